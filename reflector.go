@@ -151,7 +151,7 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	s := r.status
 	traffic := r.source.Traffic()
 	s.Traffic = ReflectorTraffic{traffic.Lists, traffic.Watches, r.listsBy.counts(), r.watchesBy.counts(), traffic.Bytes,
-		traffic.Events}
+		traffic.Events, traffic.AuditID}
 	s.Read = int(r.read.Load())
 	s.OutsideShard = r.decoder.Outside()
 	s.WarmStart = r.warm.status()

@@ -121,6 +121,9 @@ type ReflectorTraffic struct {
 	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
 	// also bookmarks and the initial events of streaming lists.
 	Bytes, Events int64
+	// AuditID is the Audit-Id of the response to the latest watch, by which the audit log of the server names it. It is
+	// empty if the response had none.
+	AuditID string
 }
 
 // WarmStartStatus is the status of the saved states of a [Reflector]; see [WarmStartConfig].

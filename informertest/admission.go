@@ -63,6 +63,7 @@ type write struct {
 	operation admissionv1.Operation
 	obj, old  object
 	dryRun    bool
+	deletion  metav1.DeleteOptions // of a deletion
 }
 
 // mutate returns the object of a write as the mutating webhooks want it, or why they refuse the write. Those that ask
@@ -223,20 +224,34 @@ func (a *admission) request(write write) (*admissionv1.AdmissionRequest, error) 
 		DryRun:             &write.dryRun,
 	}
 	request.Name, request.Namespace = write.name(resource)
-	options := map[admissionv1.Operation]string{admissionv1.Create: "CreateOptions", admissionv1.Update: "UpdateOptions",
-		admissionv1.Delete: "DeleteOptions"}[write.operation]
-	if a.req.Verb == "patch" {
-		options = "PatchOptions"
-	}
-	request.Options.Raw = fmt.Appendf(nil, `{"kind":%q,"apiVersion":"meta.k8s.io/v1"}`, options)
-	var err, oldErr error
+	var err, oldErr, optionsErr error
+	request.Options.Raw, optionsErr = json.Marshal(a.options(write))
 	if write.obj != nil {
 		request.Object.Raw, err = a.c.marshal(write.obj)
 	}
 	if write.old != nil {
 		request.OldObject.Raw, oldErr = a.c.marshal(write.old)
 	}
-	return request, errors.Join(err, oldErr)
+	return request, errors.Join(err, oldErr, optionsErr)
+}
+
+// options returns the options of a write, as the client sent them. A patch has those of an update or a create, as in
+// kube-apiserver.
+func (a *admission) options(write write) any {
+	kind := func(name string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: name}
+	}
+	query := a.req.Query
+	switch write.operation {
+	case admissionv1.Create:
+		return metav1.CreateOptions{TypeMeta: kind("CreateOptions"), DryRun: query["dryRun"],
+			FieldManager: query.Get("fieldManager"), FieldValidation: query.Get("fieldValidation")}
+	case admissionv1.Update:
+		return metav1.UpdateOptions{TypeMeta: kind("UpdateOptions"), DryRun: query["dryRun"],
+			FieldManager: query.Get("fieldManager"), FieldValidation: query.Get("fieldValidation")}
+	}
+	write.deletion.TypeMeta = kind("DeleteOptions")
+	return write.deletion
 }
 
 // name returns the name and namespace of a write. A namespace is in itself.

@@ -73,6 +73,9 @@ func (s *Server) register(resource Resource, typ reflect.Type) *collection {
 	}
 	c.put(informer.Delta[object]{Type: informer.Replaced, Items: items}, s.rv)
 	s.collections[resource.GroupVersionResource] = c
+	for _, obj := range items {
+		s.controllers.noteLocked(change{c, nil, obj})
+	}
 	return c
 }
 
@@ -143,13 +146,20 @@ func (c *collection) bookmarkLocked(rv uint64) {
 	c.put(informer.Delta[object]{Type: informer.Bookmarked}, rv)
 }
 
-func (c *collection) snapshotLocked() (restore func(rv uint64)) {
-	items := slices.Collect(c.cache.All())
-	return func(rv uint64) { c.put(informer.Delta[object]{Type: informer.Replaced, Items: items}, rv) }
-}
-
-func (c *collection) clearLocked(rv uint64) {
-	c.put(informer.Delta[object]{Type: informer.Replaced}, rv)
+// restoreLocked makes items the objects of the collection, and returns what the controllers have to know about that.
+func (c *collection) restoreLocked(items []object, rv uint64) (changes []change) {
+	before := slices.Collect(c.cache.All())
+	c.put(informer.Delta[object]{Type: informer.Replaced, Items: items, Restored: true}, rv)
+	if c.kin.members[0] != c {
+		return nil // they know the objects by that one
+	}
+	for _, old := range before {
+		changes = append(changes, change{c, old, nil})
+	}
+	for _, obj := range items {
+		changes = append(changes, change{c, nil, obj})
+	}
+	return changes
 }
 
 // put puts a change into the cache. The caller holds the server's lock.

@@ -12,12 +12,13 @@ import (
 // has those that are true. They know every resource that is registered.
 //
 // They run in one goroutine beside the requests, as in a cluster: a client may see what they have not cleaned up yet. In a
-// testing/synctest bubble, they are done when synctest.Wait returns. [Server.Settle] waits for them.
+// testing/synctest bubble, they are done when synctest.Wait returns. [Server.Settle] waits for them. Unlike in a cluster,
+// no webhook is asked about their writes.
 type Controllers struct {
 	// Namespaces gives namespaces their lifecycle. A client can create objects only in a namespace that exists and is not
-	// being deleted. Deleting a namespace sets its phase to Terminating and deletes what is in it; then the namespace goes.
-	// The resource namespaces must be registered. False means that a
-	// namespace is an object like any other, and need not exist.
+	// being deleted. Deleting a namespace sets its phase to Terminating and deletes what is in it, pods first; then the
+	// namespace goes. The resource namespaces must be registered. False means that a namespace is an object like any
+	// other, and need not exist.
 	Namespaces bool
 	// GarbageCollection deletes objects whose owners are gone, by metadata.ownerReferences. A deletion by a client may ask
 	// for the propagation policies Background, Foreground and Orphan. References to kinds that are not registered keep an
@@ -36,6 +37,7 @@ type controllers struct {
 	server *Server
 	wake   chan struct{} // has an element if there are pending changes
 	stops  map[types.UID]stop
+	owned  owned
 
 	mu      sync.Mutex // protects the fields below
 	pending []change
@@ -49,17 +51,17 @@ type change struct {
 }
 
 func newControllers(server *Server) *controllers {
-	return &controllers{server: server, wake: make(chan struct{}, 1), stops: map[types.UID]stop{}}
+	return &controllers{server: server, wake: make(chan struct{}, 1), stops: map[types.UID]stop{}, owned: owned{}}
 }
 
-// noteLocked hands a change to the controllers.
-func (k *controllers) noteLocked(c *collection, old, obj object) {
+// noteLocked hands changes to the controllers.
+func (k *controllers) noteLocked(changes ...change) {
 	if k.server.options.Controllers == (Controllers{}) {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.pending = append(k.pending, change{c, old, obj})
+	k.pending = append(k.pending, changes...)
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -108,14 +110,14 @@ func (k *controllers) idle() bool {
 	return !k.busy && len(k.pending) == 0
 }
 
-// member returns the collection that has the objects of c at present, or nil if the server does not serve them any more.
-func (k *controllers) member(c *collection) *collection {
+// member returns the first collection of some kin, or nil if the server does not serve them any more.
+func (k *controllers) member(kin *kin) *collection {
 	k.server.mu.Lock()
 	defer k.server.mu.Unlock()
-	if len(c.kin.members) == 0 {
+	if len(kin.members) == 0 {
 		return nil
 	}
-	return c.kin.members[0]
+	return kin.members[0]
 }
 
 // collections returns the collections of the server, one for each kind.

@@ -253,13 +253,11 @@ func TestGarbage_Foreground(t *testing.T) {
 	withControllers(t, informertest.Controllers{GarbageCollection: true}, func(m managed) {
 		a := m.configMap("a")
 		child := m.configMap("child", blocking(owner(a)))
-		held := m.configMap("held", blocking(owner(child)))
-		held.Finalizers = []string{"example.com/hold"}
-		_, err := m.clients.CoreV1().ConfigMaps("ns").Update(m.Context(), held, metav1.UpdateOptions{})
-		must(t, err)
+		m.configMap("held", blocking(owner(child)))
+		m.hold("held")
 		m.configMap("free", owner(a))
 		m.deleteConfigMap("a", metav1.DeletePropagationForeground)
-		m.wantConfigMaps("a(foregroundDeletion)", "child(foregroundDeletion) <a", "free <a", "held(example.com/hold) <child")
+		m.wantConfigMaps("a(foregroundDeletion)", "child(foregroundDeletion) <a", "held(example.com/hold) <child")
 		m.dropFinalizers("held")
 		m.wantConfigMaps()
 	})

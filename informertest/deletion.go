@@ -18,7 +18,7 @@ import (
 // removed.
 func (c *collection) delete(key informer.Key, options metav1.DeleteOptions,
 	opts writeOptions) (obj object, gone bool, err error) {
-	if err := c.deletable(key, opts); err != nil {
+	if err := c.deletable(key, options, opts); err != nil {
 		return nil, false, err
 	}
 	defer c.changed(key, opts, &err)
@@ -58,7 +58,7 @@ func (c *collection) delete(key informer.Key, options metav1.DeleteOptions,
 }
 
 // deletable returns why a client may not delete an object, by the rules of the namespaces and of webhooks.
-func (c *collection) deletable(key informer.Key, opts writeOptions) error {
+func (c *collection) deletable(key informer.Key, options metav1.DeleteOptions, opts writeOptions) error {
 	if c.hasLifecycle() && !opts.whole && slices.Contains(immortalNamespaces, key.Name) {
 		return apierrors.NewForbidden(c.resource.GroupResource(), key.Name, errImmortal)
 	}
@@ -66,7 +66,7 @@ func (c *collection) deletable(key informer.Key, opts writeOptions) error {
 	if !exists || opts.admission == nil {
 		return nil
 	}
-	write := write{operation: admissionv1.Delete, old: old, dryRun: opts.dryRun}
+	write := write{operation: admissionv1.Delete, old: old, dryRun: opts.dryRun, deletion: options}
 	if _, err := opts.admission.mutate(write); err != nil {
 		return err
 	}

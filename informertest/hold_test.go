@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -188,9 +189,23 @@ func TestHold_OverTCP(t *testing.T) {
 // podInformer returns an informer of pods that has synced. It runs until the test ends.
 func podInformer(t *testing.T, server *informertest.Server) *informer.Informer[*corev1.Pod] {
 	t.Helper()
-	client, err := informer.NewClient(server.Config())
+	return runPodInformer(t, server.Config(), informer.Config[*corev1.Pod]{})
+}
+
+// runPodInformer is podInformer for a client and a configuration, of some namespaces or all.
+func runPodInformer(t *testing.T, client *rest.Config, config informer.Config[*corev1.Pod], namespaces ...string) *informer.Informer[*corev1.Pod] {
+	t.Helper()
+	i := startPodInformer(t, client, config, namespaces...)
+	must(t, i.WaitSynced(t.Context()))
+	return i
+}
+
+// startPodInformer is runPodInformer without the wait.
+func startPodInformer(t *testing.T, client *rest.Config, config informer.Config[*corev1.Pod], namespaces ...string) *informer.Informer[*corev1.Pod] {
+	t.Helper()
+	c, err := informer.NewClient(client)
 	must(t, err)
-	i := informer.New(client, informer.Resource{GroupVersionResource: podResource.GroupVersionResource}, informer.Config[*corev1.Pod]{})
+	i := informer.New(c, informer.Resource{GroupVersionResource: podResource.GroupVersionResource, Namespaces: namespaces}, config)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -201,7 +216,6 @@ func podInformer(t *testing.T, server *informertest.Server) *informer.Informer[*
 		stop()
 		<-done
 	})
-	must(t, i.WaitSynced(t.Context()))
 	return i
 }
 

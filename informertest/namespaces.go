@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -44,15 +45,10 @@ func (c *collection) namespace(obj object) *corev1.Namespace {
 	return namespace
 }
 
-// openNamespace returns why a client cannot create an object in its namespace.
-func (c *collection) openNamespace(obj object) error {
-	if !c.server.options.Controllers.Namespaces || c.resource.ClusterScoped {
-		return nil
-	}
-	c.server.mu.Lock()
+// openNamespaceLocked returns why a client cannot create an object in its namespace.
+func (c *collection) openNamespaceLocked(obj object) error {
 	all := c.server.collections[namespaces]
-	c.server.mu.Unlock()
-	if all == nil {
+	if !c.server.options.Controllers.Namespaces || c.resource.ClusterScoped || all == nil {
 		return nil
 	}
 	name := obj.GetNamespace()
@@ -73,25 +69,40 @@ func (c *collection) openNamespace(obj object) error {
 	return err
 }
 
-// prepared returns a new object of a client with what the server adds to namespaces.
+// prepared returns a new object with what the server adds to namespaces. A Collection may store one that is being
+// deleted.
 func (c *collection) prepared(obj object) (object, error) {
 	if !c.hasLifecycle() {
 		return obj, nil
 	}
 	namespace := c.namespace(obj)
-	namespace.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
-	if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+	namespace.Status.Phase = cmp.Or(namespace.Status.Phase, corev1.NamespaceActive)
+	if namespace.DeletionTimestamp != nil {
+		namespace.Status.Phase = corev1.NamespaceTerminating
+	} else if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}
-	if namespace.Labels == nil {
-		namespace.Labels = map[string]string{}
-	}
-	namespace.Labels[corev1.LabelMetadataName] = namespace.Name
 	obj, err := c.from(namespace)
 	if err != nil {
 		return nil, err
 	}
-	return c.own(obj), nil
+	obj = c.own(obj)
+	c.labelName(obj)
+	return obj, nil
+}
+
+// labelName gives a namespace the label with its name.
+func (c *collection) labelName(obj object) {
+	set := obj.GetLabels()
+	if !c.hasLifecycle() || set[corev1.LabelMetadataName] == obj.GetName() {
+		return
+	}
+	set = maps.Clone(set)
+	if set == nil {
+		set = map[string]string{}
+	}
+	set[corev1.LabelMetadataName] = obj.GetName()
+	obj.SetLabels(set)
 }
 
 // retained returns an update by a client with the finalizers that a namespace has in its spec: only the subresource
@@ -165,43 +176,73 @@ func concerned(batch []change) (names []string) {
 	return slices.Compact(names)
 }
 
-// emptyNamespace deletes what is in a namespace, and lets the namespace go when nothing is left.
+// emptyNamespace deletes what is in a namespace, and lets the namespace go when nothing is left. As in kube-apiserver
+// since 1.33 (KEP-5080), pods go first.
 func (k *controllers) emptyNamespace(all *collection, name string) {
-	var left []string
-	finalizers := map[string]int{}
-	for _, c := range k.collections() {
-		count := 0
-		for _, obj := range c.within(name) {
-			if obj.GetDeletionTimestamp() == nil {
-				uid, background := obj.GetUID(), metav1.DeletePropagationBackground
-				options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background}
-				c.delete(informer.KeyOf(obj), options, writeOptions{}) // an error means that it is gone
-			}
-			if obj, ok := c.cache.Get(informer.KeyOf(obj)); ok {
-				count++
-				for _, finalizer := range obj.GetFinalizers() {
-					finalizers[finalizer]++
-				}
-			}
+	kinds := k.collections()
+	left := remains{finalizers: map[string]int{}}
+	arePods := func(c *collection) bool { return c.resource.GroupVersionResource == pods }
+	if i := slices.IndexFunc(kinds, arePods); i >= 0 && left.empty(kinds[i], name) {
+		k.reportRemains(all, name, remains{}) // the conditions say nothing about the pods
+		return
+	}
+	for _, c := range kinds {
+		if !arePods(c) {
+			left.empty(c, name)
 		}
-		if count > 0 {
-			left = append(left, fmt.Sprintf("%s.%s has %d resource instances", c.resource.Resource, c.resource.Group, count))
-		}
+	}
+	if _, err := k.reportRemains(all, name, left); err != nil || len(left.resources) > 0 {
+		return
 	}
 	namespace, err := all.modify(informer.Key{Name: name}, writeOptions{whole: true}, func(old object) (object, error) {
 		namespace := all.namespace(old)
-		if len(left) == 0 {
-			namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers,
-				func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
-		}
-		setRemaining(namespace, left, finalizers)
+		namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers,
+			func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
 		return all.from(namespace)
 	})
-	if err == nil && len(left) == 0 {
+	if err == nil {
 		uid := namespace.GetUID()
 		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 		all.delete(informer.Key{Name: name}, options, writeOptions{}) // an error means that it is gone
 	}
+}
+
+// remains are what is left in a namespace.
+type remains struct {
+	resources  []string       // a text for each resource
+	finalizers map[string]int // how many objects have each
+}
+
+// empty deletes the objects of a collection that are in a namespace, and reports whether any are left.
+func (r *remains) empty(c *collection, namespace string) bool {
+	count := 0
+	for _, obj := range c.within(namespace) {
+		if obj.GetDeletionTimestamp() == nil {
+			uid, background := obj.GetUID(), metav1.DeletePropagationBackground
+			options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background}
+			c.delete(informer.KeyOf(obj), options, writeOptions{}) // an error means that it is gone
+		}
+		if obj, ok := c.cache.Get(informer.KeyOf(obj)); ok {
+			count++
+			for _, finalizer := range obj.GetFinalizers() {
+				r.finalizers[finalizer]++
+			}
+		}
+	}
+	if count > 0 {
+		r.resources = append(r.resources, fmt.Sprintf("%s.%s has %d resource instances", c.resource.Resource,
+			c.resource.Group, count))
+	}
+	return count > 0
+}
+
+// reportRemains sets the conditions of a namespace.
+func (k *controllers) reportRemains(all *collection, name string, left remains) (object, error) {
+	return all.modify(informer.Key{Name: name}, writeOptions{whole: true}, func(old object) (object, error) {
+		namespace := all.namespace(old)
+		left.report(namespace)
+		return all.from(namespace)
+	})
 }
 
 // within returns the objects in a namespace.
@@ -217,13 +258,13 @@ func (c *collection) within(namespace string) (objects []object) {
 	return objects
 }
 
-// setRemaining sets the conditions that say what is left in a namespace, as the namespace controller does.
-func setRemaining(namespace *corev1.Namespace, left []string, finalizers map[string]int) {
+// report sets the conditions that say what is left in a namespace, as the namespace controller does.
+func (r remains) report(namespace *corev1.Namespace) {
 	var held []string
-	for name, count := range finalizers {
+	for name, count := range r.finalizers {
 		held = append(held, fmt.Sprintf("%s in %d resource instances", name, count))
 	}
-	slices.Sort(left)
+	left := slices.Sorted(slices.Values(r.resources))
 	slices.Sort(held)
 	set := func(kind corev1.NamespaceConditionType, reason, message string, status corev1.ConditionStatus) {
 		condition := corev1.NamespaceCondition{Type: kind, Status: status, Reason: reason, Message: message,

@@ -121,7 +121,9 @@ func (all schemas) define(t reflect.Type, schema map[string]any) {
 		OpenAPISchemaType() []string
 		OpenAPISchemaFormat() string
 	}); ok {
-		schema["type"] = special.OpenAPISchemaType()[0]
+		if types := special.OpenAPISchemaType(); len(types) > 0 { // JSON of any type has none
+			schema["type"] = types[0]
+		}
 		if format := special.OpenAPISchemaFormat(); format != "" {
 			schema["format"] = format
 		}

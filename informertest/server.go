@@ -70,6 +70,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -143,7 +144,7 @@ type Server struct {
 // Snapshot is the state of a [Server] at one time, like a backup of etcd.
 type Snapshot struct {
 	rv      uint64
-	restore map[*collection]func(rv uint64)
+	objects map[*collection][]object
 }
 
 // Request is an entry of the server's request log.
@@ -162,7 +163,8 @@ type Request struct {
 	// User is who sent the request, or whom the sender impersonates. It is zero if the server has no Auth.
 	User authenticationv1.UserInfo
 
-	refused error // why the credentials are refused
+	auditID string // what the response has as its Audit-Id
+	refused error  // why the credentials are refused
 }
 
 // NewServer starts a server. It panics if it cannot listen, as httptest.NewServer does.
@@ -277,9 +279,9 @@ func (s *Server) Compact() {
 func (s *Server) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	backup := &Snapshot{rv: s.rv, restore: map[*collection]func(uint64){}}
+	backup := &Snapshot{rv: s.rv, objects: map[*collection][]object{}}
 	for _, c := range s.collections {
-		backup.restore[c] = c.snapshotLocked()
+		backup.objects[c] = slices.Collect(c.cache.All())
 	}
 	return backup
 }
@@ -291,13 +293,11 @@ func (s *Server) Restore(backup *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rv = backup.rv
+	var changes []change
 	for _, c := range s.collections {
-		if restore, ok := backup.restore[c]; ok {
-			restore(s.rv)
-		} else {
-			c.clearLocked(s.rv)
-		}
+		changes = append(changes, c.restoreLocked(backup.objects[c], s.rv)...)
 	}
+	s.controllers.noteLocked(changes...) // at once, because an object may be gone from one state and be in the other
 }
 
 func (s *Server) eachCollection(do func(*collection)) {
@@ -386,6 +386,8 @@ func (s *Server) commitLocked(write func(rv uint64)) {
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := parseRequest(r)
+		req.auditID = string(uuid.NewUUID())
+		w.Header().Set("Audit-Id", req.auditID)
 		if s.users != nil {
 			s.users.identify(r, &req)
 		}

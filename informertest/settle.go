@@ -2,7 +2,9 @@ package informertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,9 +80,11 @@ func (s *Server) look(ctx context.Context, parts []any) (state, busy string, err
 	for _, part := range parts {
 		switch part := part.(type) {
 		case anInformer:
-			if err := s.arrive(ctx, part); err != nil {
+			missing, err := s.arrive(ctx, part)
+			if err != nil {
 				return "", "", err
 			}
+			note(missing)
 			note(busyInformer(part.Status()))
 		case aController:
 			status := part.Status()
@@ -101,53 +105,89 @@ func (s *Server) look(ctx context.Context, parts []any) (state, busy string, err
 	return text.String(), busy, nil
 }
 
-// arrive waits until an informer has the changes that are not held.
-func (s *Server) arrive(ctx context.Context, i anInformer) error {
+// arrivalPatience is how long arrive waits. After that, another watch of the informer may be open, or held.
+const arrivalPatience = 10 * time.Millisecond
+
+// arrive waits for a while until an informer has the changes that are not held. It then says what is missing, if
+// anything is.
+func (s *Server) arrive(ctx context.Context, i anInformer) (missing string, err error) {
 	resource := i.Resource().GroupVersionResource
-	target := s.arrivable(resource)
-	if target == 0 {
-		return nil
+	version, ok := s.sendBookmarks(resource)
+	if !ok {
+		return "", nil
+	}
+	target, missing := s.arrivable(version, i.Status())
+	if target == 0 || missing != "" {
+		return missing, nil
 	}
 	if have, err := strconv.ParseUint(i.Status().ResourceVersion, 10, 64); err == nil && have >= target {
-		return nil
+		return "", nil
 	}
-	if err := i.WaitForResourceVersion(ctx, strconv.FormatUint(target, 10)); err != nil {
-		return fmt.Errorf("informertest: not settled: the informer of %s has not received resource version %d: %w",
-			resource.Resource, target, err)
+	patience, cancel := context.WithTimeout(ctx, arrivalPatience)
+	defer cancel()
+	err = i.WaitForResourceVersion(patience, strconv.FormatUint(target, 10))
+	if err == nil {
+		return "", nil
 	}
-	return nil
+	missing = fmt.Sprintf("the informer of %s has not received resource version %d", resource.Resource, target)
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("informertest: not settled: %s: %w", missing, context.Cause(ctx))
+	case patience.Err() != nil && !errors.Is(err, informer.ErrStopped):
+		return missing, nil
+	}
+	return "", fmt.Errorf("informertest: not settled: %s: %w", missing, err)
 }
 
-// arrivable returns the version that every informer of a resource is going to reach, and makes its watches send
-// bookmarks, so that also those reach it whose selectors exclude the latest changes. Zero means that there is none.
-func (s *Server) arrivable(resource schema.GroupVersionResource) (version uint64) {
+// sendBookmarks makes the watches of a resource send bookmarks, so that also those informers reach the server's version
+// whose selectors exclude the latest changes. It returns that version, or false if the server lacks the resource.
+func (s *Server) sendBookmarks(resource schema.GroupVersionResource) (version uint64, ok bool) {
 	s.mu.Lock()
-	c := s.collections[resource]
 	version = s.rv
+	c := s.collections[resource]
 	s.mu.Unlock()
 	if c == nil {
-		return 0
-	}
-	s.httpMu.Lock()
-	defer s.httpMu.Unlock()
-	for _, stream := range s.streams {
-		if stream.req.Resource == resource {
-			version = min(version, stream.reachable())
-		}
+		return 0, false
 	}
 	c.cache.SendBookmarks()
-	return version
+	return version, true
 }
 
-// reachable returns the version that the client of the watch is going to reach without what is held.
-func (w *watchStream) reachable() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.queue) == 0 {
-		return ^uint64(0)
+// arrivable returns the version that an informer is going to reach: that of the server, unless one of its own watches
+// is held. Zero means that there is none. While a watch is held, missing says what the others lack, because the version
+// of the store is that of the slowest.
+func (s *Server) arrivable(version uint64, status informer.InformerStatus) (target uint64, missing string) {
+	target = version
+	for _, reflector := range status.Reflectors {
+		stream := s.stream(reflector.Traffic.AuditID)
+		if stream == nil {
+			continue
+		}
+		reaches, held := stream.reachable()
+		if !held {
+			reaches = version
+		}
+		have, _ := strconv.ParseUint(reflector.ResourceVersion, 10, 64)
+		if have < reaches {
+			missing = fmt.Sprintf("a watch of %s has not received resource version %d", status.Resource.Resource, reaches)
+		}
+		target = min(target, reaches)
 	}
-	delivered, _ := strconv.ParseUint(w.version, 10, 64) // 0 if nothing was
-	return delivered
+	if target == version {
+		missing = ""
+	}
+	return target, missing
+}
+
+// stream returns the open watch with that Audit-Id, or nil.
+func (s *Server) stream(auditID string) *watchStream {
+	s.httpMu.Lock()
+	defer s.httpMu.Unlock()
+	i := slices.IndexFunc(s.streams, func(w *watchStream) bool { return auditID != "" && w.req.auditID == auditID })
+	if i < 0 {
+		return nil
+	}
+	return s.streams[i]
 }
 
 // busyInformer says what an informer has to do, or nothing.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/watchcache"
@@ -30,6 +30,8 @@ type writeOptions struct {
 	status bool                                  // a write to the status subresource
 	part   func(old, obj object) (object, error) // of another subresource: returns old with the part of obj that it writes
 	dryRun bool
+	// unchecked stores an object that may be invalid, for a controller of the cluster that changes only its metadata.
+	unchecked bool
 	// manager is the field manager of a client's update. It is empty for an apply, which keeps metadata.managedFields
 	// itself.
 	manager   string
@@ -55,9 +57,11 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 		obj.SetDeletionTimestamp(nil)
 		obj.SetDeletionGracePeriodSeconds(nil)
 		c.copyStatus(obj, nil)
-		if obj, err = c.prepared(obj); err != nil {
-			return nil, err
-		}
+	}
+	if obj, err = c.prepared(obj); err != nil {
+		return nil, err
+	}
+	if !opts.whole {
 		if err := c.invalid(obj.GetName(), c.check(obj, nil, opts)); err != nil {
 			return nil, err
 		}
@@ -84,6 +88,11 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 	defer c.changed(informer.KeyOf(obj), opts, &err)
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
+	if !opts.whole { // again, because it may have gone meanwhile
+		if err := c.openNamespaceLocked(obj); err != nil {
+			return nil, err
+		}
+	}
 	if _, exists := c.cache.Get(informer.KeyOf(obj)); exists {
 		return nil, apierrors.NewAlreadyExists(c.resource.GroupResource(), obj.GetName())
 	}
@@ -170,6 +179,9 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetResourceVersion(old.GetResourceVersion())
 	if !opts.whole {
+		c.labelName(obj)
+	}
+	if !opts.whole && !opts.unchecked {
 		if err := c.invalid(key.Name, c.check(obj, old, opts)); err != nil {
 			return nil, err
 		}
@@ -214,7 +226,7 @@ func (c *collection) changed(key informer.Key, opts writeOptions, err *error) {
 }
 
 // storeLocked gives obj its resource version and puts it into the cache.
-func (c *collection) storeLocked(change informer.DeltaType, obj object, dryRun bool) {
+func (c *collection) storeLocked(kind informer.DeltaType, obj object, dryRun bool) {
 	if dryRun {
 		return
 	}
@@ -222,13 +234,13 @@ func (c *collection) storeLocked(change informer.DeltaType, obj object, dryRun b
 	c.server.commitLocked(func(rv uint64) {
 		obj.SetResourceVersion(strconv.FormatUint(rv, 10))
 		for _, member := range c.kin.members {
-			member.put(informer.Delta[object]{Type: change, Object: member.versioned(obj)}, rv)
+			member.put(informer.Delta[object]{Type: kind, Object: member.versioned(obj)}, rv)
 		}
 	})
-	if change == informer.Removed {
+	if kind == informer.Removed {
 		obj = nil
 	}
-	c.server.controllers.noteLocked(c, old, obj)
+	c.server.controllers.noteLocked(change{c, old, obj})
 }
 
 // open returns why a client cannot create an object at present.
@@ -241,7 +253,9 @@ func (c *collection) open(obj object, opts writeOptions) error {
 			return err
 		}
 	}
-	return c.openNamespace(obj)
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	return c.openNamespaceLocked(obj)
 }
 
 // own returns a copy of obj with metadata that can be set, and with the kind that the server stores: none for a Go
@@ -289,19 +303,11 @@ func (c *collection) check(obj, old object, opts writeOptions) field.ErrorList {
 	}
 	metadata := field.NewPath("metadata")
 	errs := apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped,
-		apivalidation.ValidateNameFunc(pathSegment), metadata)
+		path.ValidatePathSegmentName, metadata)
 	if old != nil {
 		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, metadata)...)
 	}
 	return errs
-}
-
-// pathSegment validates a name, for kinds without a rule of their own.
-func pathSegment(name string, prefix bool) []string {
-	if prefix {
-		return rest.IsValidPathSegmentPrefix(name)
-	}
-	return rest.IsValidPathSegmentName(name)
 }
 
 // invalid returns the error for an object of that name, or nil if errs is empty.

@@ -43,20 +43,20 @@ func (s *Server) mutatingWebhooks() (all []webhook, err error) {
 	configured, err := configurations[registrationv1.MutatingWebhookConfiguration](s, mutatingConfigurations)
 	for _, configuration := range configured {
 		for _, w := range configuration.Webhooks {
-			all = append(all, webhook{
-				name:              w.Name,
-				client:            w.ClientConfig,
-				rules:             w.Rules,
-				namespaceSelector: everything(w.NamespaceSelector),
-				objectSelector:    everything(w.ObjectSelector),
-				conditions:        w.MatchConditions,
-				timeout:           timeoutOf(w.TimeoutSeconds),
-				ignore:            w.FailurePolicy != nil && *w.FailurePolicy == registrationv1.Ignore,
-				harmless:          isHarmless(w.SideEffects),
-				mutating:          true,
-				again: w.ReinvocationPolicy != nil &&
-					*w.ReinvocationPolicy == registrationv1.IfNeededReinvocationPolicy,
+			again := w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == registrationv1.IfNeededReinvocationPolicy
+			hook := webhookOf(registrationv1.ValidatingWebhook{
+				Name:              w.Name,
+				ClientConfig:      w.ClientConfig,
+				Rules:             w.Rules,
+				FailurePolicy:     w.FailurePolicy,
+				NamespaceSelector: w.NamespaceSelector,
+				ObjectSelector:    w.ObjectSelector,
+				SideEffects:       w.SideEffects,
+				TimeoutSeconds:    w.TimeoutSeconds,
+				MatchConditions:   w.MatchConditions,
 			})
+			hook.mutating, hook.again = true, again
+			all = append(all, hook)
 		}
 	}
 	return all, err
@@ -67,20 +67,25 @@ func (s *Server) validatingWebhooks() (all []webhook, err error) {
 	configured, err := configurations[registrationv1.ValidatingWebhookConfiguration](s, validatingConfigurations)
 	for _, configuration := range configured {
 		for _, w := range configuration.Webhooks {
-			all = append(all, webhook{
-				name:              w.Name,
-				client:            w.ClientConfig,
-				rules:             w.Rules,
-				namespaceSelector: everything(w.NamespaceSelector),
-				objectSelector:    everything(w.ObjectSelector),
-				conditions:        w.MatchConditions,
-				timeout:           timeoutOf(w.TimeoutSeconds),
-				ignore:            w.FailurePolicy != nil && *w.FailurePolicy == registrationv1.Ignore,
-				harmless:          isHarmless(w.SideEffects),
-			})
+			all = append(all, webhookOf(w))
 		}
 	}
 	return all, err
+}
+
+// webhookOf returns a validating webhook.
+func webhookOf(w registrationv1.ValidatingWebhook) webhook {
+	return webhook{
+		name:              w.Name,
+		client:            w.ClientConfig,
+		rules:             w.Rules,
+		namespaceSelector: everything(w.NamespaceSelector),
+		objectSelector:    everything(w.ObjectSelector),
+		conditions:        w.MatchConditions,
+		timeout:           timeoutOf(w.TimeoutSeconds),
+		ignore:            w.FailurePolicy != nil && *w.FailurePolicy == registrationv1.Ignore,
+		harmless:          isHarmless(w.SideEffects),
+	}
 }
 
 // everything returns a selector, or one that selects everything, which is the default of a webhook.

@@ -37,11 +37,13 @@ type hooks struct {
 	asked   []string // path, operation, resource/subresource and name of each request
 }
 
-func newHooks(t *testing.T) *hooks {
+func newHooks(t *testing.T) *hooks { return newHooksOf(t, informertest.Options{}) }
+
+func newHooksOf(t *testing.T, options informertest.Options) *hooks {
 	h := &hooks{t: t, answers: map[string]func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse{}}
 	h.endpoint = httptest.NewTLSServer(h)
 	t.Cleanup(h.endpoint.Close)
-	h.server = informertest.NewServer(informertest.Options{})
+	h.server = informertest.NewServer(options)
 	t.Cleanup(h.server.Close)
 	h.pods = informertest.Register[*corev1.Pod](h.server, podResource)
 	informertest.Register[*registrationv1.MutatingWebhookConfiguration](h.server, informertest.Resource{
@@ -189,6 +191,30 @@ func TestWebhooks_MutateThenValidateEachWrite(t *testing.T) {
 }
 
 // The texts are those of kube-apiserver 1.36.
+// A webhook gets the options that the client sent.
+func TestWebhooks_SeeTheOptions(t *testing.T) {
+	h := newHooks(t)
+	var seen []string
+	h.validating("v", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		seen = append(seen, string(r.Options.Raw))
+		return allow(r)
+	})
+	api := h.clients.CoreV1().Pods("default")
+	must(t, h.create("a", metav1.CreateOptions{FieldManager: "me", FieldValidation: "Strict"}))
+	_, err := api.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"labels":{"x":"y"}}}`),
+		metav1.PatchOptions{FieldManager: "you", DryRun: []string{"All"}})
+	must(t, err)
+	must(t, api.Delete(t.Context(), "a", metav1.DeleteOptions{GracePeriodSeconds: new(int64(5))}))
+	want := []string{
+		`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"me","fieldValidation":"Strict"}`,
+		`{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","dryRun":["All"],"fieldManager":"you"}`,
+		`{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1","gracePeriodSeconds":5}`,
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestWebhooks_Refuse(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -36,8 +36,8 @@ import (
 // options.Controllers. kubectl get shows the columns of kube-apiserver for the kinds that people look at most.
 //
 // Names are validated as kube-apiserver does for the kinds that programs write most. So are the containers of Pods and of
-// what creates them, the selectors of workloads, and fields that may not change: selectors, the type of a Secret, and
-// immutable ConfigMaps and Secrets. The stringData of a Secret become its data. There are no other defaults.
+// what creates them, the selectors of workloads, and fields that may not change: selectors, most of the spec of a
+// StatefulSet or Job, the type of a Secret, and immutable ConfigMaps and Secrets. The stringData of a Secret become its data. There are no other defaults.
 //
 // Events of v1 and of events.k8s.io/v1 are separate objects. HorizontalPodAutoscalers are of autoscaling/v2 only. If
 // options.TypeConverter is nil, New sets it. New panics if it cannot listen.

@@ -8,11 +8,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/informertest"
 )
@@ -63,12 +61,7 @@ func nameRule(obj metav1.Object) apivalidation.ValidateNameFunc {
 		*appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob:
 		return apivalidation.NameIsDNSSubdomain
 	}
-	return func(name string, prefix bool) []string {
-		if prefix {
-			return rest.IsValidPathSegmentPrefix(name)
-		}
-		return rest.IsValidPathSegmentName(name)
-	}
+	return path.ValidatePathSegmentName // for kinds without a rule of their own
 }
 
 // validateContent returns what is wrong with the content of an object. old is nil for a new one.
@@ -88,9 +81,9 @@ func validateContent(obj, old metav1.Object) field.ErrorList {
 	case *appsv1.DaemonSet:
 		return validateWorkload("daemonset", obj.Spec.Selector, obj.Spec.Template, old)
 	case *appsv1.StatefulSet:
-		return validateWorkload("statefulset", obj.Spec.Selector, obj.Spec.Template, old)
+		return validateStatefulSet(obj, old)
 	case *batchv1.Job:
-		return validatePod(obj.Spec.Template.Spec, spec.Child("template", "spec"))
+		return validateJob(obj, old)
 	case *batchv1.CronJob:
 		return validatePod(obj.Spec.JobTemplate.Spec.Template.Spec,
 			spec.Child("jobTemplate", "spec", "template", "spec"))
@@ -131,44 +124,6 @@ func validateContainer(c corev1.Container, names map[string]bool, path *field.Pa
 		errs = append(errs, field.Required(path.Child("image"), ""))
 	}
 	return errs
-}
-
-// validateWorkload checks that a workload selects the pods that it creates, and goes on to select the same ones. kind is
-// the kind in a text of kube-apiserver.
-func validateWorkload(kind string, selector *metav1.LabelSelector, template corev1.PodTemplateSpec,
-	old metav1.Object) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	path, templatePath := spec.Child("selector"), spec.Child("template")
-	if selector == nil {
-		errs = append(errs, field.Required(path, ""))
-	} else {
-		errs = metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
-		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
-		}
-		parsed, err := metav1.LabelSelectorAsSelector(selector)
-		if err == nil && !parsed.Matches(labels.Set(template.Labels)) {
-			errs = append(errs, field.Invalid(templatePath.Child("metadata", "labels"), template.Labels,
-				"`selector` does not match template `labels`"))
-		}
-	}
-	if before := selectorOf(old); before != nil {
-		errs = append(errs, apivalidation.ValidateImmutableField(selector, before, path)...)
-	}
-	return append(errs, validatePod(template.Spec, templatePath.Child("spec"))...)
-}
-
-// selectorOf returns the selector of a workload that may not change it, or nil.
-func selectorOf(obj metav1.Object) *metav1.LabelSelector {
-	switch obj := obj.(type) {
-	case *appsv1.Deployment:
-		return obj.Spec.Selector
-	case *appsv1.ReplicaSet:
-		return obj.Spec.Selector
-	case *appsv1.DaemonSet:
-		return obj.Spec.Selector
-	}
-	return nil
 }
 
 // validateConfigMap refuses changes of an immutable ConfigMap.

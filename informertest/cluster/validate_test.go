@@ -1,10 +1,13 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -43,9 +46,7 @@ func TestPodsNeedContainers(t *testing.T) {
 func TestWorkloadsSelectTheirPods(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
 		api := clients.AppsV1().Deployments("default")
-		template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: appsv1.DeploymentSpec{Template: template}}
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: appsv1.DeploymentSpec{Template: podTemplate()}}
 		_, err := api.Create(t.Context(), deployment, metav1.CreateOptions{})
 		wantError(t, "no selector", err, `Deployment.apps "a" is invalid: spec.selector: Required value`)
 		deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "b"}}
@@ -67,6 +68,67 @@ func TestWorkloadsSelectTheirPods(t *testing.T) {
 		_, err = api.UpdateStatus(t.Context(), deployment, metav1.UpdateOptions{})
 		wantError(t, "the status only", err, "")
 	})
+}
+
+func TestStatefulSetsKeepMostOfTheirSpec(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		api := clients.AppsV1().StatefulSets("default")
+		set, err := api.Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}, Template: podTemplate()}}, metav1.CreateOptions{})
+		wantError(t, "create", err, "")
+		set.Spec.Replicas, set.Spec.Template.Spec.Containers[0].Image = new(int32(3)), "j"
+		set, err = api.Update(t.Context(), set, metav1.UpdateOptions{})
+		wantError(t, "replicas and template", err, "")
+		set.Spec.Selector.MatchLabels["app"], set.Spec.Template.Labels["app"] = "b", "b"
+		_, err = api.Update(t.Context(), set, metav1.UpdateOptions{})
+		const refused = `StatefulSet.apps "a" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden`
+		wantError(t, "the selector", err, refused)
+		set.Spec.Selector.MatchLabels["app"], set.Spec.Template.Labels["app"], set.Spec.ServiceName = "a", "a", "other"
+		_, err = api.Update(t.Context(), set, metav1.UpdateOptions{})
+		wantError(t, "the service", err, refused)
+	})
+}
+
+func TestJobsKeepMostOfTheirSpec(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		api := clients.BatchV1().Jobs("default")
+		job, err := api.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Spec: batchv1.JobSpec{Template: podTemplate()}}, metav1.CreateOptions{})
+		wantError(t, "create", err, "")
+		update := func(change func(spec *batchv1.JobSpec)) error {
+			changed := job.DeepCopy()
+			change(&changed.Spec)
+			changed, err := api.Update(t.Context(), changed, metav1.UpdateOptions{})
+			if err == nil {
+				job = changed
+			}
+			return err
+		}
+		wantError(t, "parallelism", update(func(spec *batchv1.JobSpec) { spec.Parallelism = new(int32(2)) }), "")
+		wantError(t, "completions and selector", update(func(spec *batchv1.JobSpec) {
+			spec.Completions, spec.Selector = new(int32(2)), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "b"}}
+		}), `Job.batch "a" is invalid: [spec.completions: Invalid value: 2: field is immutable, spec.selector: Invalid value: {"matchLabels":{"app":"b"}}: field is immutable]`)
+		resources := func(spec *batchv1.JobSpec) {
+			spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+			spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("1")}
+		}
+		if err := update(resources); err == nil || !strings.Contains(err.Error(), "spec.template: Invalid value: ") ||
+			!strings.HasSuffix(err.Error(), "field is immutable") {
+			t.Errorf("the template: %v", err)
+		}
+		wantError(t, "suspend", update(func(spec *batchv1.JobSpec) { spec.Suspend = new(true) }), "")
+		wantError(t, "the template while it is suspended", update(resources), "")
+		if err := update(func(spec *batchv1.JobSpec) { spec.Template.Spec.Containers[0].Image = "j" }); err == nil ||
+			!strings.Contains(err.Error(), "spec.template.spec: Invalid value: ") {
+			t.Errorf("the image while it is suspended: %v", err)
+		}
+	})
+}
+
+// podTemplate returns a template of pods that have the label app=a.
+func podTemplate() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 }
 
 func TestFieldsThatMayNotChange(t *testing.T) {

@@ -2,6 +2,7 @@ package crds
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -77,11 +78,29 @@ func attributesOf(request *admissionv1.AdmissionRequest) (*admission.VersionedAt
 		return nil, err
 	}
 	kind := runtimeschema.GroupVersionKind(request.Kind)
-	options := &metav1.CreateOptions{}
+	options, err := optionsOf(request)
+	if err != nil {
+		return nil, err
+	}
 	attributes := admission.NewAttributesRecord(obj, old, kind, request.Namespace, request.Name,
 		runtimeschema.GroupVersionResource(request.Resource), request.SubResource, admission.Operation(request.Operation),
 		options, request.DryRun != nil && *request.DryRun, userOf(request.UserInfo))
 	return admission.NewVersionedAttributes(attributes, kind, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
+}
+
+// optionsOf returns the options of a request, in the type of its operation.
+func optionsOf(request *admissionv1.AdmissionRequest) (runtime.Object, error) {
+	var options runtime.Object = &metav1.CreateOptions{}
+	switch request.Operation {
+	case admissionv1.Update:
+		options = &metav1.UpdateOptions{}
+	case admissionv1.Delete:
+		options = &metav1.DeleteOptions{}
+	}
+	if len(request.Options.Raw) == 0 {
+		return options, nil
+	}
+	return options, json.Unmarshal(request.Options.Raw, options)
 }
 
 // decoded returns the object of a request, or nil if it has none.

@@ -33,6 +33,7 @@ func TestMatchConditions(t *testing.T) {
 		Name:      "a",
 		Operation: admissionv1.Update,
 		UserInfo:  authenticationv1.UserInfo{Username: "alice", Groups: []string{"g"}},
+		Options:   runtime.RawExtension{Raw: []byte(`{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"me"}`)},
 		Object:    runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"nodeName":"n"}}`)},
 	}
 	for _, c := range []struct {
@@ -47,6 +48,7 @@ func TestMatchConditions(t *testing.T) {
 		{[]string{"oldObject == null"}, true, ""},
 		{[]string{"request.userInfo.username == 'alice' && 'g' in request.userInfo.groups"}, true, ""},
 		{[]string{"request.operation == 'UPDATE' && request.resource.resource == 'pods' && request.namespace == 'ns'"}, true, ""},
+		{[]string{"request.options.fieldManager == 'me' && request.options.kind == 'UpdateOptions'"}, true, ""},
 		{[]string{"object.spec.nosuch == 'n'"}, false, "no such key: nosuch"},
 		{[]string{"object.spec.nosuch == 'n'", "false"}, false, ""}, // as kube-apiserver: one that is false decides
 		{[]string{"this is no CEL"}, false, "Syntax error"},

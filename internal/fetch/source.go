@@ -56,6 +56,7 @@ type Source struct {
 	watches atomic.Int64 // requests
 	events  atomic.Int64 // events of watches
 	bytes   atomic.Int64 // of bodies
+	auditID atomic.Value // of the latest watch; a string
 }
 
 // NewSource returns a source. It sends nothing yet.
@@ -64,13 +65,15 @@ func NewSource(c Config) *Source { return &Source{config: c, url: c.Client.Base.
 // Traffic counts requests and received data. A streaming list counts as a list and as a watch.
 type Traffic struct {
 	Lists, Watches int
-	Bytes          int64 // of bodies, without compression
-	Events         int64 // of watches, also bookmarks and the initial events of streaming lists
+	Bytes          int64  // of bodies, without compression
+	Events         int64  // of watches, also bookmarks and the initial events of streaming lists
+	AuditID        string // of the latest watch
 }
 
 // Traffic returns the counts until now. Any goroutine may call it.
 func (s *Source) Traffic() Traffic {
-	return Traffic{int(s.lists.Load()), int(s.watches.Load()), s.bytes.Load(), s.events.Load()}
+	auditID, _ := s.auditID.Load().(string)
+	return Traffic{int(s.lists.Load()), int(s.watches.Load()), s.bytes.Load(), s.events.Load(), auditID}
 }
 
 // Awaiting is what a Source waits for.

@@ -100,6 +100,7 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 		w.cancel(nil)
 		return nil, err
 	}
+	s.auditID.Store(w.response.AuditID)
 	body := io.Reader(w.response)
 	if initial {
 		w.progress = transport.NewProgress(w.request, w.response, w.deadline, streamDeadline, streamProgress)

@@ -226,5 +226,16 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header) (_
 	if !r.Watch {
 		body = NewProgress(ctx, body, timer, maxSilence, listProgress)
 	}
-	return &Response{body, f, end}, code, nil
+	return &Response{body, f, auditID(resp.Header), end}, code, nil
+}
+
+// maxAuditID is the length of an Audit-Id that kube-apiserver accepts.
+const maxAuditID = 64
+
+// auditID returns the Audit-Id of a response, or "" if it has none.
+func auditID(header http.Header) string {
+	if id := header.Get("Audit-Id"); len(id) <= maxAuditID {
+		return id
+	}
+	return ""
 }

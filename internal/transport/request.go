@@ -33,8 +33,9 @@ type Request struct {
 // Response is the response to a request that succeeded. The caller must close it.
 type Response struct {
 	io.ReadCloser
-	Format decode.Format
-	end    func()
+	Format  decode.Format
+	AuditID string // the header Audit-Id, by which the server's audit log names the request
+	end     func()
 }
 
 // Close ends the request.

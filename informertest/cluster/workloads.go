@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateWorkload checks that a workload selects the pods that it creates, and goes on to select the same ones. kind is
+// the kind in a text of kube-apiserver.
+func validateWorkload(kind string, selector *metav1.LabelSelector, template corev1.PodTemplateSpec,
+	old metav1.Object) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	path, templatePath := spec.Child("selector"), spec.Child("template")
+	if selector == nil {
+		errs = append(errs, field.Required(path, ""))
+	} else {
+		errs = metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
+		}
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
+		if err == nil && !parsed.Matches(labels.Set(template.Labels)) {
+			errs = append(errs, field.Invalid(templatePath.Child("metadata", "labels"), template.Labels,
+				"`selector` does not match template `labels`"))
+		}
+	}
+	if before := selectorOf(old); before != nil {
+		errs = append(errs, apivalidation.ValidateImmutableField(selector, before, path)...)
+	}
+	return append(errs, validatePod(template.Spec, templatePath.Child("spec"))...)
+}
+
+// selectorOf returns the selector of a workload that may not change it, or nil.
+func selectorOf(obj metav1.Object) *metav1.LabelSelector {
+	switch obj := obj.(type) {
+	case *appsv1.Deployment:
+		return obj.Spec.Selector
+	case *appsv1.ReplicaSet:
+		return obj.Spec.Selector
+	case *appsv1.DaemonSet:
+		return obj.Spec.Selector
+	}
+	return nil
+}
+
+// validateStatefulSet checks a StatefulSet, most of whose fields may not change.
+func validateStatefulSet(obj *appsv1.StatefulSet, old metav1.Object) field.ErrorList {
+	errs := validateWorkload("statefulset", obj.Spec.Selector, obj.Spec.Template, old)
+	before, _ := old.(*appsv1.StatefulSet)
+	if before == nil {
+		return errs
+	}
+	allowed := obj.Spec
+	allowed.Replicas = before.Spec.Replicas
+	allowed.Template = before.Spec.Template
+	allowed.UpdateStrategy = before.Spec.UpdateStrategy
+	allowed.MinReadySeconds = before.Spec.MinReadySeconds
+	allowed.Ordinals = before.Spec.Ordinals
+	allowed.RevisionHistoryLimit = before.Spec.RevisionHistoryLimit
+	allowed.PersistentVolumeClaimRetentionPolicy = before.Spec.PersistentVolumeClaimRetentionPolicy
+	if !equality.Semantic.DeepEqual(allowed, before.Spec) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+
+			"'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "+
+			"'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
+	}
+	return errs
+}
+
+// validateJob checks a Job, most of whose fields may not change.
+func validateJob(obj *batchv1.Job, old metav1.Object) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validatePod(obj.Spec.Template.Spec, spec.Child("template", "spec"))
+	job, _ := old.(*batchv1.Job)
+	if job == nil {
+		return errs
+	}
+	now, before := obj.Spec, job.Spec
+	if now.CompletionMode == nil || *now.CompletionMode != batchv1.IndexedCompletion {
+		errs = append(errs, apivalidation.ValidateImmutableField(now.Completions, before.Completions,
+			spec.Child("completions"))...)
+	}
+	errs = append(errs, apivalidation.ValidateImmutableField(now.Selector, before.Selector, spec.Child("selector"))...)
+	errs = append(errs, validateJobTemplate(now.Template, job)...)
+	for _, fixed := range []struct {
+		name        string
+		now, before any
+	}{
+		{"completionMode", now.CompletionMode, before.CompletionMode},
+		{"podFailurePolicy", now.PodFailurePolicy, before.PodFailurePolicy},
+		{"backoffLimitPerIndex", now.BackoffLimitPerIndex, before.BackoffLimitPerIndex},
+		{"managedBy", now.ManagedBy, before.ManagedBy},
+		{"successPolicy", now.SuccessPolicy, before.SuccessPolicy},
+	} {
+		errs = append(errs, apivalidation.ValidateImmutableField(fixed.now, fixed.before, spec.Child(fixed.name))...)
+	}
+	return errs
+}
+
+// validateJobTemplate checks a new template for the pods of a Job. While the Job is suspended and has no pods, the
+// metadata, the resources of containers, and what places a pod on a node may change.
+func validateJobTemplate(template corev1.PodTemplateSpec, job *batchv1.Job) field.ErrorList {
+	path := field.NewPath("spec", "template")
+	if !isSuspended(job) {
+		return apivalidation.ValidateImmutableField(template, job.Spec.Template, path)
+	}
+	now, allowed := template.Spec, job.Spec.Template.Spec.DeepCopy()
+	allowed.NodeSelector = now.NodeSelector
+	allowed.Tolerations = now.Tolerations
+	allowed.SchedulingGates = now.SchedulingGates
+	allowed.Affinity = withNodeAffinity(allowed.Affinity, now.Affinity)
+	allowResources(allowed.Containers, now.Containers)
+	allowResources(allowed.InitContainers, now.InitContainers)
+	return apivalidation.ValidateImmutableField(now, *allowed, path.Child("spec"))
+}
+
+// isSuspended reports whether a Job is suspended and has no pods.
+func isSuspended(job *batchv1.Job) bool {
+	if job.Spec.Suspend == nil || !*job.Spec.Suspend || job.Status.Active > 0 {
+		return false
+	}
+	stopped := job.Status.StartTime == nil
+	for _, c := range job.Status.Conditions {
+		stopped = stopped || c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
+	}
+	return stopped
+}
+
+// withNodeAffinity returns an affinity with the node affinity of another one. Both may be nil.
+func withNodeAffinity(affinity, other *corev1.Affinity) *corev1.Affinity {
+	result := corev1.Affinity{}
+	if affinity != nil {
+		result = *affinity
+	}
+	if result.NodeAffinity = nil; other != nil {
+		result.NodeAffinity = other.NodeAffinity
+	} else if result == (corev1.Affinity{}) {
+		return nil
+	}
+	return &result
+}
+
+// allowResources gives containers the resources that those of the same name have in now.
+func allowResources(containers, now []corev1.Container) {
+	if len(containers) != len(now) {
+		return
+	}
+	for i := range containers {
+		if containers[i].Name == now[i].Name {
+			containers[i].Resources = now[i].Resources
+		}
+	}
+}
