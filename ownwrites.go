@@ -20,9 +20,7 @@ import (
 // version that the store receives. The controller does not wait for DeleteCollection, or for writes by other clients.
 //
 // A key that waits does not count as ready for [Queue.WaitProcessed] and [Controller.WaitSynced]. The waits end with
-// Run, and when the queue drains.
-//
-// The zero value waits for nothing.
+// Run, and when the queue drains. The zero value waits for nothing.
 type OwnWrites struct {
 	// Deadline is the time after which the key is handed out even if a store lacks a write, for example because its watch
 	// is down or slow. The controller then logs a warning and counts it. Zero means that the controller does not wait for

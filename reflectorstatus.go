@@ -121,8 +121,7 @@ type ReflectorTraffic struct {
 	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
 	// also bookmarks and the initial events of streaming lists.
 	Bytes, Events int64
-	// AuditID is the Audit-Id of the response to the latest watch, by which the audit log of the server names it. It is
-	// empty if the response had none.
+	// AuditID names the latest watch in the server's audit log: the Audit-Id of its response, empty if there was none.
 	AuditID string
 }
 
