@@ -128,10 +128,13 @@ func (w *watchStream) divide(b []byte) (now []byte, more bool) {
 	return now, more
 }
 
+// maxNoted is how much of a frame that is not held is noted. etcd's largest object fits.
+const maxNoted = 2 << 20
+
 // passLocked notes the end of a frame that is not held, or a part of it.
 func (w *watchStream) passLocked(b []byte) {
 	if w.frames.within || len(w.part) > 0 {
-		w.part = append(w.part, b...)
+		w.part = append(w.part, b[:min(len(b), maxNoted-len(w.part))]...)
 		b = w.part
 	}
 	if !w.frames.within {
@@ -142,7 +145,7 @@ func (w *watchStream) passLocked(b []byte) {
 
 // deliveredLocked notes a frame that the client gets.
 func (w *watchStream) deliveredLocked(frame []byte) {
-	w.latest = append(w.latest[:0], frame...)
+	w.latest = append(w.latest[:0], frame[:min(len(frame), maxNoted)]...)
 	w.initial = w.initial && !isInitialEventsEnd(frame)
 }
 
