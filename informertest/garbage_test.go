@@ -107,7 +107,7 @@ func TestGarbage_OfObjectsThatAreInvalid(t *testing.T) {
 	}
 }
 
-// After a restore, the controllers work on what there is again, and nothing counts as gone that is back.
+// A restore starts the controllers on the restored objects. They do not delete the dependents of an owner that is back.
 func TestRestore_TellsTheControllers(t *testing.T) {
 	controllers := informertest.Controllers{GarbageCollection: true, GracefulPods: true, StopPods: true}
 	withControllers(t, controllers, func(m managed) {
