@@ -90,7 +90,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 // newCompactStore returns a store that decodes the objects of another one, which is not in use yet. lost has the
 // objects that readers could not decode.
 func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
-	var opener opener[T]
+	var opener room.Opener[T]
 	s := &Store[T]{addIndex: func(x table.AnyIndex[T]) { of.addIndex(table.OpenedIndex(x, opener)) }}
 	of.show = func(next *Snapshot[*packed], changes []change[*packed]) {
 		version := &next.version
@@ -125,7 +125,7 @@ func compactSubscription[T Object](h Handler[T],
 	if filter := config.Filter; filter != nil {
 		c.Filter = func(p *packed) bool {
 			var none T
-			obj := unpack[T](p)
+			obj := room.Opener[T]{}.Open(p)
 			return obj == none || filter(obj) // the unpacker leaves it out
 		}
 	}

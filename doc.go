@@ -153,7 +153,7 @@
 //	reflector.go      puts a Delta into the sink, which has then reached the event's resource version
 //	fifo.go           queues the delta; a full queue blocks the reader, and so the server (internal/pipe)
 //	mirror.go         takes a batch of deltas, on the reader if they are few (internal/pipe)
-//	edit.go           applies it to the store and its indexes in one step (internal/table)
+//	edit.go           applies it to the store and its indexes in one step (internal/edits, internal/table)
 //	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler
 //	compact.go        with Config.Compact only: decodes what the handler receives (internal/packed)
 //	enqueue.go        has handlers that add keys to a queue
@@ -163,8 +163,8 @@
 // A list takes the same path: internal/fetch reads its pages, internal/intake collects the objects, and the reflector
 // puts them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and
 // internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch
-// finds out what a 404 means, and its state machine chooses the next request. reshard.go changes the shard of a
-// reflector; an informer changes it in all its reflectors by internal/rollout. selections.go merges several mirrors
+// finds out what a 404 means, and its state machine chooses the next request. internal/rollout changes the
+// shard of a reflector, and that of all reflectors of an informer. selections.go merges several mirrors
 // into one store (internal/union), and follower.go has the store and the handlers that mirrors feed. audited.go passes
 // the store to internal/audit, which compares it with the server. store.go, index.go and orderedindex.go read the
 // versions that edit.go makes. informer.go ties all this together, wait.go implements its Wait methods, group.go shares

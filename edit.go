@@ -2,9 +2,9 @@ package informer
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/edits"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/table"
 )
@@ -26,7 +26,7 @@ func (s *Store[T]) addOwnIndex(x table.AnyIndex[T]) {
 	defer s.mu.Unlock()
 	var w edit[T]
 	w.beginLocked(s)
-	w.table.AddIndex(x)
+	w.AddIndex(x)
 	w.publishLocked()
 }
 
@@ -39,7 +39,7 @@ func (s *Store[T]) addOwnIndex(x table.AnyIndex[T]) {
 func (w StoreWriter[T]) Apply(batch ...Delta[T]) error {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	_, err := w.store.applyLocked(batch, edit[T]{quiet: true})
+	_, err := w.store.applyLocked(batch, edits.Edit[T]{Quiet: true})
 	return err
 }
 
@@ -51,35 +51,37 @@ type change[T Object] = deliver.Change[T]
 func (s *Store[T]) apply(batch []Delta[T], changes []change[T]) ([]change[T], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.applyLocked(batch, edit[T]{changes: changes})
+	return s.applyLocked(batch, edits.Edit[T]{Changes: changes})
 }
 
 // merge applies one edit that do makes, and appends its effects to changes, in order.
 func (s *Store[T]) merge(changes []change[T], do func(*edit[T])) []change[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := edit[T]{changes: changes}
+	w := edit[T]{Edit: edits.Edit[T]{Changes: changes}}
 	w.beginLocked(s)
 	do(&w)
 	w.publishLocked()
-	return w.changes
+	return w.Changes
 }
 
-// applyLocked begins w and applies batch with it. It returns the changes of w.
-func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error) {
+// applyLocked begins an edit as e and applies batch with it. It returns the changes of the edit.
+func (s *Store[T]) applyLocked(batch []Delta[T], e edits.Edit[T]) ([]change[T], error) {
 	for i := range batch {
 		if err := batch[i].validate(); err != nil {
-			return w.changes, fmt.Errorf("delta %d of %d: %w", i+1, len(batch), err)
+			return e.Changes, fmt.Errorf("delta %d of %d: %w", i+1, len(batch), err)
 		}
 	}
+	var none T
+	w := edit[T]{Edit: e}
 	w.beginLocked(s)
 	for i := range batch {
 		switch d := &batch[i]; d.Type {
 		case Upserted:
-			w.upsert(d.Object)
+			w.Upsert(d.Object)
 			w.advance(d)
 		case Removed:
-			w.remove(d)
+			w.Remove(d.removedKey(), d.Object, d.Object != none)
 			w.advance(d)
 		case Replaced:
 			w.replace(d, w.list(d))
@@ -88,25 +90,23 @@ func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error)
 		}
 	}
 	w.publishLocked()
-	return w.changes, nil
+	return w.Changes, nil
 }
 
-// edit creates the next snapshot of a store. Its owner holds the store's lock from beginLocked to publishLocked.
-//
-// An edit calls functions of indexes and methods of objects, which may panic or end the goroutine. The edit then ends
-// without publication, and has no effect.
+// edit creates the next snapshot of a store. Its owner holds the store's lock from beginLocked to publishLocked. If a
+// function of an index or a method of an object panics or ends the goroutine, the edit ends without publication, and
+// has no effect.
 type edit[T Object] struct {
-	store   *Store[T]
-	next    *Snapshot[T]
-	table   table.Edit[T] // makes next.version
-	changes []change[T]
-	quiet   bool // do not collect changes
+	edits.Edit[T] // makes next.version
+	store         *Store[T]
+	next          *Snapshot[T]
 }
 
 // beginLocked begins an edit of s.
 func (w *edit[T]) beginLocked(s *Store[T]) {
 	next := *s.Snapshot()
-	w.store, w.next, w.table = s, &next, s.table.Begin(&next.version)
+	w.store, w.next = s, &next
+	w.Begin(&s.table, &next.version)
 }
 
 // publishLocked ends the edit: from now on, readers get its snapshot.
@@ -116,95 +116,25 @@ func (w *edit[T]) publishLocked() {
 		s.assertLocked(w.next)
 	}
 	if s.show != nil {
-		s.show(w.next, w.changes)
+		s.show(w.next, w.Changes)
 	}
 	s.current.Store(w.next)
-	w.table.End()
+	w.End()
 	s.notifyLocked()
 	if s.board.Waits() {
-		s.board.Reached(arrivals[T]{w.next}, deliver.Keys(w.changes))
+		s.board.Reached(arrivals[T]{w.next}, deliver.Keys(w.Changes))
 	}
-}
-
-// note appends c to the changes, unless the edit is quiet.
-func (w *edit[T]) note(c change[T]) {
-	if !w.quiet {
-		w.changes = append(w.changes, c)
-	}
-}
-
-// replaced returns the change from old to obj, which may be another object of the same name.
-func replaced[T Object](key Key, old, obj T) change[T] {
-	c := change[T]{Key: key, Old: old, New: obj, Added: old.GetUID() != obj.GetUID()}
-	if c.Added {
-		c.Deleted, c.Last = true, old
-	}
-	return c
-}
-
-// sameVersion reports whether a and b are the same version of the same object. It returns false for objects without a
-// resource version.
-func sameVersion[T Object](a, b T) bool {
-	rv := b.GetResourceVersion()
-	return rv != "" && a.GetResourceVersion() == rv && a.GetUID() == b.GetUID()
-}
-
-// upsert adds obj or replaces the previous version. It ignores a version that the store has.
-func (w *edit[T]) upsert(obj T) {
-	key := KeyOf(obj)
-	slot, old, ok := w.next.version.Find(key)
-	switch {
-	case !ok:
-		w.table.Add(key, obj)
-		w.note(change[T]{Key: key, New: obj, Added: true})
-	case !sameVersion(old, obj):
-		w.table.Update(slot, obj)
-		w.note(replaced(key, old, obj))
-	}
-}
-
-// remove removes the object of d, if the store has it.
-func (w *edit[T]) remove(d *Delta[T]) {
-	var none T
-	final := d.Object != none
-	slot, old, ok := w.next.version.Find(d.removedKey())
-	if !ok {
-		return
-	}
-	c := change[T]{Key: w.table.Remove(slot), Old: old, Last: old, Deleted: true}
-	if final && d.Object.GetUID() == old.GetUID() { // another UID: the store missed the deletion of old and a successor
-		c.Last, c.Final = d.Object, true
-	}
-	w.note(c)
 }
 
 // replace replaces the contents of d's namespace with d's items, except for the objects of kept, which could not be
 // decoded. If the store already has the version of an item, it keeps its own copy, so a relist without changes retains
 // no memory.
 func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
-	if !w.quiet && w.next.Len() == 0 {
-		w.changes = slices.Grow(w.changes, len(d.Items))
-	}
 	from := d.whence()
 	keepAll := from.kind == restOfShard || kept.Unnamed() > 0
-	w.table.Replace(d.Namespace, d.Items, table.Policy[T]{
-		Same:    func(old, new T) bool { return sameVersion(old, new) && (!d.Restored || w.store.same(old, new)) },
-		Keep:    func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.shard.Has(old) },
-		Changed: func(key Key, old, new T) { w.noteReplaced(key, old, new) }, // w.noteReplaced would move w to the heap
-	})
-}
-
-// noteReplaced notes a change of a Replaced. old is nil for an addition, and new for a deletion.
-func (w *edit[T]) noteReplaced(key Key, old, new T) {
-	var none T
-	switch {
-	case old == none:
-		w.note(change[T]{Key: key, New: new, Added: true})
-	case new == none:
-		w.note(change[T]{Key: key, Old: old, Last: old, Deleted: true})
-	default:
-		w.note(replaced(key, old, new))
-	}
+	w.Replace(d.Namespace, d.Items,
+		func(old, new T) bool { return edits.SameVersion(old, new) && (!d.Restored || w.store.same(old, new)) },
+		func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.shard.Has(old) })
 }
 
 // advance records that the source of d has reached its resource version.

@@ -75,7 +75,7 @@ func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], resumed f
 		}
 		r.decoder.Own = true // only the reflectors write to the store
 		r.resumed = resumed
-		m.sharding.Add(namespace, r.reshard.want)
+		m.sharding.Add(namespace, r.reshard.Want)
 		m.reflectors = append(m.reflectors, r)
 		m.audited = append(m.audited, newAudited(client, part, r, m.store))
 	}

@@ -26,36 +26,6 @@ func newPacker(t reflect.Type, keepManagedFields bool, resource Resource) (*pack
 	return k, err
 }
 
-// unpack returns the object of p, or the zero T if p is nil or cannot be decoded.
-func unpack[T Object](p *packed) T {
-	var none T
-	if p == nil {
-		return none
-	}
-	obj, _ := p.Decoded(nil).(T)
-	return obj
-}
-
-// opener is the [table.Opener] of a store of T with Config.Compact.
-type opener[T Object] struct{}
-
-// Open implements table.Opener.
-func (opener[T]) Open(p *packed) T { return unpack[T](p) }
-
-// Copy implements table.Opener. If nobody holds the decoded object, a freshly decoded one needs no copy.
-func (opener[T]) Copy(p *packed, copy func(T) T) T {
-	var none T
-	if p.Alive() == nil {
-		obj, _ := p.Fresh(nil).(T)
-		return obj
-	}
-	obj := unpack[T](p)
-	if obj == none {
-		return none
-	}
-	return copy(obj)
-}
-
 // failureOf returns why a reader could not decode p. Nil means that no reader has failed, or that p is nil.
 func failureOf(p *packed) *DecodeError {
 	if p == nil {

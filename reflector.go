@@ -16,6 +16,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -39,7 +40,8 @@ type Reflector[T Object] struct {
 	config   Config[T]
 	log      *slog.Logger
 	read     atomic.Int64 // objects read of the current list, or of the last one
-	reshard  reshard
+	reshard  *rollout.Adoption[Shard]
+	outside  int64 // how many objects outside the shard the server had sent when the last list of the whole shard began
 	retries  fetch.Retries
 	resumed  func(away time.Duration) // called when a watch resumes after a failure; nil for none
 
@@ -106,7 +108,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		log:      config.logger().With("resource", resource.String()),
 		state:    fetch.Start(!config.AbsentIsSynced),
 	}
-	r.reshard.shard = resource.Shard.clone()
+	r.reshard = rollout.NewAdoption(resource.Shard.clone(), Shard.equal, Shard.rest)
 	r.decoder = &intake.Decoder[T]{
 		Pool:      own,
 		Packing:   packing,

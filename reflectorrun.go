@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -44,7 +45,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		switch why := context.Cause(part); {
-		case why == errResharded:
+		case why == rollout.ErrChanged:
 		case errors.Is(why, fetch.ErrDiverged):
 			if err := r.recover(ctx, why); err != nil {
 				return err
@@ -57,7 +58,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 
 // begin adopts the latest shard, and returns a context that ends when the shard changes.
 func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end context.CancelCauseFunc) {
-	part, end, changed := r.reshard.take(ctx)
+	part, end, changed := r.reshard.Take(ctx)
 	if changed {
 		r.resharded()
 	}
@@ -76,9 +77,9 @@ func (r *Reflector[T]) resharded() {
 	silent := time.Since(r.status.ResourceVersionTime) >= fetch.MinWatchTimeout
 	r.mu.Unlock()
 	if r.state.Phase == fetch.Watching && caughtUp && !silent && r.out.undecoded.Set == nil &&
-		r.reshard.restSuffices(r.decoder.Outside()) {
+		r.restSuffices() {
 		r.state.Why = fetch.ReasonShard
-	} else if r.reshard.settle(); r.state.Version != "" {
+	} else if r.reshard.Settle(); r.state.Version != "" {
 		r.state = r.state.Relist(r.state.Version, fetch.ReasonShard)
 	}
 	if r.out.listed {
@@ -86,8 +87,15 @@ func (r *Reflector[T]) resharded() {
 	}
 }
 
+// restSuffices reports whether to list only the rest of the shard. If the server does not filter by shard, it sends
+// everything, so one list of the whole shard, at its newest version, is better.
+func (r *Reflector[T]) restSuffices() bool {
+	ok, lacks := r.reshard.RestSuffices()
+	return ok && (!lacks || r.decoder.Outside() == r.outside)
+}
+
 // relist makes the reflector list everything again and compare contents, for the reason why.
-func (r *Reflector[T]) relist(why error) { r.reshard.end(fmt.Errorf("%w: %w", fetch.ErrDiverged, why)) }
+func (r *Reflector[T]) relist(why error) { r.reshard.End(fmt.Errorf("%w: %w", fetch.ErrDiverged, why)) }
 
 // loop lists and watches until ctx ends or the sink fails.
 func (r *Reflector[T]) loop(ctx context.Context) error {

@@ -27,17 +27,23 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 		}
 	}
 	r.count(&r.listsBy)
-	from := r.reshard.lists(r.decoder.Outside())
+	r.outside = r.decoder.Outside()
+	from := r.origin(wholeShard, time.Now().Round(0))
 	if r.config.PagedList || !r.state.Streams(time.Now()) {
 		return r.list(ctx, from)
 	}
 	return r.stream(ctx, from)
 }
 
+// origin returns the origin of a delta of that kind.
+func (r *Reflector[T]) origin(kind originKind, listed time.Time) *origin {
+	return &origin{kind, r.reshard.Value, r.reshard.Change, listed}
+}
+
 // startWarm enters the state ReflectorWatching with the objects of a saved state. Without a usable one, it changes
 // nothing.
 func (r *Reflector[T]) startWarm(ctx context.Context) error {
-	d, until, err := r.warm.load(ctx, r.reshard.origin(wholeShard, time.Time{}))
+	d, until, err := r.warm.load(ctx, r.origin(wholeShard, time.Time{}))
 	if err != nil || d == nil {
 		return err
 	}
@@ -45,7 +51,7 @@ func (r *Reflector[T]) startWarm(ctx context.Context) error {
 		return err
 	}
 	r.warm.loaded()
-	r.reshard.settle()
+	r.reshard.Settle()
 	r.out.listed = true
 	r.read.Store(int64(len(d.Items)))
 	r.state = r.state.Loaded(until, time.Now())
@@ -59,7 +65,7 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 	}
 	r.state = r.state.Gone()
 	r.update(func(s *ReflectorStatus) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
-	none := &origin{change: r.reshard.change}
+	none := &origin{change: r.reshard.Change}
 	d := Delta[T]{Type: Replaced, Namespace: r.decoder.Namespace, from: none}
 	err := r.out.sink.Put(ctx, d)
 	if err == nil {
@@ -90,13 +96,13 @@ func (r *Reflector[T]) list(ctx context.Context, from *origin) error {
 }
 
 // moves reports whether the next step is a move.
-func (r *Reflector[T]) moves() bool { return r.state.Phase == fetch.Watching && r.reshard.hasPart() }
+func (r *Reflector[T]) moves() bool { return r.state.Phase == fetch.Watching && r.reshard.HasPart() }
 
 // move completes a sink that has a part of the shard: it adds the rest, and removes the objects outside the shard. It
 // lists the rest at the version of the sink, so that the watch can resume there.
 func (r *Reflector[T]) move(ctx context.Context) error {
-	d := Delta[T]{Type: Replaced, from: r.reshard.origin(restOfShard, time.Time{})}
-	if rest, ok := r.reshard.rest(); ok {
+	d := Delta[T]{Type: Replaced, from: r.origin(restOfShard, time.Time{})}
+	if rest, ok := r.reshard.Rest(); ok {
 		r.enter(ReflectorListing, nil)
 		r.count(&r.listsBy)
 		l := r.decoder.Collector(asked(rest, false), false, &r.read)
@@ -116,7 +122,7 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 	if err := r.put(ctx, d); err != nil {
 		return err
 	}
-	r.reshard.settle()
+	r.reshard.Settle()
 	return nil
 }
 
@@ -158,7 +164,7 @@ func (r *Reflector[T]) close(w *fetch.Watch) {
 
 // watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.
 func (r *Reflector[T]) watch(ctx context.Context) (err error) {
-	shard := r.reshard.shard
+	shard := r.reshard.Value
 	w := r.state.Watch.Open
 	if r.state.Watch.Open = nil; w == nil {
 		r.count(&r.watchesBy)
@@ -192,7 +198,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 // probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored
 // server may be behind: it then sends nothing until it reaches that version, and never sends the changes before it.
 func (r *Reflector[T]) probe(ctx context.Context) error {
-	err := r.source.Reaches(ctx, r.state.Version, r.reshard.shard.String())
+	err := r.source.Reaches(ctx, r.state.Version, r.reshard.Value.String())
 	if fetch.IsTooLarge(err) {
 		return fmt.Errorf("%w: %w", fetch.ErrWentBack, err)
 	}
@@ -211,7 +217,7 @@ func (r *Reflector[T]) replaced(ctx context.Context, l *intake.Collector[T], rv 
 	}
 	err := r.put(ctx, d)
 	if err == nil {
-		r.reshard.settle()
+		r.reshard.Settle()
 		r.out.listed = true
 		r.state = r.state.Listed()
 	}
@@ -248,7 +254,7 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 	if r.state.Watch.CatchUp.Pending() {
 		r.state = r.state.Received(d.ResourceVersion, time.Now())
 		if r.state.Watch.CatchUp.Reaches(d.ResourceVersion) {
-			d.from = r.reshard.origin(caughtUp, time.Time{})
+			d.from = r.origin(caughtUp, time.Time{})
 		}
 	}
 	if err := r.put(ctx, d); err != nil || d.from == nil {

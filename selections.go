@@ -54,7 +54,7 @@ func newSelections[T Object](client *Client, resource Resource, config Config[T]
 	}
 	s.members = union.NewMembers(union.Config[Selection, T]{
 		Make:   s.newMember,
-		Step:   func(do func(union.Content[T])) { s.step(func(c content[T]) { do(c) }) },
+		Step:   func(do func(union.Content[T])) { s.step(func(w *edit[T]) { do(w) }) },
 		Loaded: hub.Load,
 		Lacked: s.lacked,
 	})
@@ -119,20 +119,18 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 
 // refuse records that the server refuses m.
 func (s *selections[T]) refuse(m *member[T]) {
-	s.step(func(c content[T]) {
+	s.step(func(w *edit[T]) {
 		m.refused.Store(true)
-		c.edit.next.sources = c.edit.next.sources.Without(m.Namespace, m.part())
-		s.members.Advanced(m, c)
+		w.next.sources = w.next.sources.Without(m.Namespace, m.part())
+		s.members.Advanced(m, w)
 	})
 	m.sharding.Wake()
 	s.members.Settle()
 }
 
 // step makes one step of the follower's store.
-func (s *selections[T]) step(do func(content[T])) {
-	_, _ = s.hub.Apply(func() ([]change[T], error) {
-		return s.store.merge(nil, func(w *edit[T]) { do(content[T]{w}) }), nil
-	}, false)
+func (s *selections[T]) step(do func(*edit[T])) {
+	_, _ = s.hub.Apply(func() ([]change[T], error) { return s.store.merge(nil, do), nil }, false)
 }
 
 // write writes a batch of m to its store and to that of the follower, in one step.
@@ -146,7 +144,7 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 			return nil, err
 		}
 		m.refused.Store(false)
-		changes = s.store.merge(nil, func(w *edit[T]) { s.merge(m, before, content[T]{w}) })
+		changes = s.store.merge(nil, func(w *edit[T]) { s.merge(m, before, w) })
 		clear(s.scratch)
 		if s.scratch = s.scratch[:0]; cap(s.scratch) > fifoCapacity {
 			s.scratch = nil
@@ -158,25 +156,25 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 }
 
 // merge merges the changes of a write of m into the union. The store of m was at version before.
-func (s *selections[T]) merge(m *member[T], before string, c content[T]) {
+func (s *selections[T]) merge(m *member[T], before string, w *edit[T]) {
 	var none T
 	snap := m.store.Snapshot()
 	src, _ := snap.sources.Of(m.Namespace)
 	for i := range s.scratch {
 		switch change := &s.scratch[i]; {
 		case change.New != none:
-			s.members.Entered(change.Old, change.New, c)
+			s.members.Entered(change.Old, change.New, w)
 		case change.Deleted:
 			moves := src.Data.list != nil && !src.Data.list.shard.Has(change.Last) // to another shard
-			s.members.Left(change.Key, src.Version, change.Last, change.Final, moves, c)
+			s.members.Left(change.Key, src.Version, change.Last, change.Final, moves, w)
 		}
 	}
 	if sources.Older(src.Version, before) && src.Version != "" {
-		s.members.WentBack(m, c)
+		s.members.WentBack(m, w)
 	}
-	s.members.Advanced(m, c)
+	s.members.Advanced(m, w)
 	src.Namespace, src.Part = m.Namespace, m.part()
-	c.edit.next.sources = c.edit.next.sources.Set(src)
+	w.next.sources = w.next.sources.Set(src)
 }
 
 // run implements feeder.
@@ -266,13 +264,13 @@ func (m *member[T]) Arrived() bool { return run.IsClosed(m.whole) || m.refused.L
 
 // Added implements union.Member.
 func (m *member[T]) Added(c union.Content[T]) {
-	next := c.(content[T]).edit.next
+	next := c.(*edit[T]).next
 	next.sources = next.sources.Set(source{Namespace: m.Namespace, Part: m.part()}) // its version is unknown
 }
 
 // Dropped implements union.Member.
 func (m *member[T]) Dropped(c union.Content[T]) (objects []T, version string) {
-	next, had := c.(content[T]).edit.next, m.store.Snapshot()
+	next, had := c.(*edit[T]).next, m.store.Snapshot()
 	next.sources = next.sources.Without(m.Namespace, m.part())
 	m.sharding.Note(m.Namespace, math.MaxUint64)                                    // no wait includes it any more
 	_, _ = m.store.apply([]Delta[T]{{Type: Replaced, Namespace: m.Namespace}}, nil) // nor does an audit or a save
@@ -296,40 +294,4 @@ func (m *member[T]) Get(key Key) (T, bool) {
 func (m *member[T]) Knows(version string) bool {
 	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
 	return m.refused.Load() || src.Version == "" || !sources.Older(src.Version, version)
-}
-
-// content is the content of the follower's store while an edit is under way. It implements [union.Content].
-type content[T Object] struct{ edit *edit[T] }
-
-// Get implements union.Content.
-func (c content[T]) Get(key Key) (T, bool) {
-	_, obj, ok := c.edit.next.version.Find(key)
-	return obj, ok
-}
-
-// Put implements union.Content.
-func (c content[T]) Put(obj T) {
-	key := KeyOf(obj)
-	slot, old, ok := c.edit.next.version.Find(key)
-	switch {
-	case !ok:
-		c.edit.table.Add(key, obj)
-		c.edit.note(change[T]{Key: key, New: obj, Added: true})
-	case old != obj:
-		c.edit.table.Update(slot, obj)
-		c.edit.note(replaced(key, old, obj))
-	}
-}
-
-// Remove implements union.Content.
-func (c content[T]) Remove(key Key, last T, final bool) {
-	slot, old, ok := c.edit.next.version.Find(key)
-	if !ok {
-		return
-	}
-	gone := change[T]{Key: c.edit.table.Remove(slot), Old: old, Last: old, Deleted: true}
-	if final && last.GetUID() == old.GetUID() {
-		gone.Last, gone.Final = last, true
-	}
-	c.edit.note(gone)
 }

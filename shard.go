@@ -92,13 +92,15 @@ func (s Shard) equal(other Shard) bool {
 	return s.Field == other.Field && slices.Equal(s.Ranges, other.Ranges)
 }
 
-// minus returns the ranges of hashes that s has and other lacks, sorted and merged. common reports whether they share
-// any hash. Shards of different fields share none, but the whole collection has every hash of any field.
-func (s Shard) minus(other Shard) (missing []HashRange, common bool) {
-	if s.Field != other.Field && len(other.Ranges) > 0 {
-		return hashrange.Merged(s.Ranges), false
+// rest returns the part of s that has lacks, and whether it lacks any. usable reports whether both share some hash, and
+// one request can ask for the rest. Shards of different fields share none, but the whole collection has every hash of
+// any field.
+func (s Shard) rest(has Shard) (rest Shard, lacks, usable bool) {
+	missing, common := hashrange.Merged(s.Ranges), false
+	if s.Field == has.Field || len(has.Ranges) == 0 {
+		missing, common = hashrange.Minus(s.Ranges, has.Ranges)
 	}
-	return hashrange.Minus(s.Ranges, other.Ranges)
+	return Shard{s.Field, missing}, len(missing) > 0, common && len(missing) <= maxRanges
 }
 
 // clone returns a copy that shares nothing with s.

@@ -23,8 +23,9 @@ func TestShardMinusShardOfAnotherField(t *testing.T) {
 		{byNamespace, Shard{}, nil, true},
 		{Shard{}, byNamespace, all, false},
 	} {
-		if got, common := c.s.minus(c.other); !slices.Equal(got, c.want) || common != c.common {
-			t.Errorf("%v minus %v: %v, %v", c.s, c.other, got, common)
+		got, lacks, common := c.s.rest(c.other)
+		if !slices.Equal(got.Ranges, c.want) || got.Field != c.s.Field || lacks != (len(c.want) > 0) || common != c.common {
+			t.Errorf("%v minus %v: %v, %v, %v", c.s, c.other, got, lacks, common)
 		}
 	}
 }
