@@ -124,10 +124,10 @@ func (l *list) keep(id string, snap *snapshot) {
 func (l *list) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := keptListsFor
+	wait := keptListsFor
 	for id, k := range l.kept {
 		if left := time.Until(k.until); left > 0 {
-			next = min(next, left)
+			wait = min(wait, left)
 		} else {
 			delete(l.kept, id)
 		}
@@ -136,7 +136,7 @@ func (l *list) expire() {
 		l.expiry = nil
 		return
 	}
-	l.expiry.Reset(next)
+	l.expiry.Reset(wait)
 }
 
 // group is a namespace or a phase, with the number of its pods. An empty name means all.

@@ -7,6 +7,9 @@ import (
 	"github.com/typedinformer/informer/internal/cow"
 )
 
+// fewKeys is the number of keys of an object up to which comparing each with each is cheaper than sorting them.
+const fewKeys = 32
+
 // Index finds the objects of a table by keys that a function computes from them. A version has its own tree of each
 // index, so the index is always consistent with the objects. [NewIndex] creates one, and [Edit.AddIndex] adds it to a
 // table.
@@ -133,9 +136,12 @@ func (x *Index[T, K]) items(r *record, obj T, items []item[K]) []item[K] {
 	if obj == none {
 		return items
 	}
-	mine := len(items)
+	keys, mine := x.keys(obj), len(items)
+	if len(keys) > fewKeys {
+		return x.manyItems(r, keys, items)
+	}
 next:
-	for _, key := range x.keys(obj) {
+	for _, key := range keys {
 		hash := x.hash(key)
 		for _, other := range items[mine:] {
 			if other.Key == key {
@@ -145,6 +151,25 @@ next:
 				hash = other.Hash + 1 // the last such item has the highest ordinal
 			}
 		}
+		items = append(items, newItem(key, hash, r))
+	}
+	return items
+}
+
+// manyItems is items for the many keys of an object.
+func (x *Index[T, K]) manyItems(r *record, keys []K, items []item[K]) []item[K] {
+	seen, last := make(map[K]bool, len(keys)), make(map[uint32]uint32, len(keys)) // the last of equal hashes
+	for _, key := range keys {
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		first := x.hash(key)
+		hash, taken := last[first]
+		if hash++; !taken {
+			hash = first
+		}
+		last[first] = hash
 		items = append(items, newItem(key, hash, r))
 	}
 	return items
@@ -216,18 +241,19 @@ func (t *keyTree[T, K]) add(gen uint64, r *record, obj T) {
 func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []uint32 {
 	t.buf = t.index.items(r, obj, t.buf[:0])
 	noteHashes(r, t.buf)
-	old, rest := hashes[1:1+hashes[0]], hashes[1+hashes[0]:]
+	old, rest := searchable(hashes[1:1+hashes[0]]), hashes[1+hashes[0]:]
 	for i := range t.buf {
 		it := &t.buf[i]
-		if slices.Contains(old, it.Hash) { // another key can have the same hash
+		if contains(old, it.Hash) { // another key can have the same hash
 			if have := t.tree.Find(it.Hash, r); have != nil && have.Key == it.Key {
 				continue
 			}
 		}
 		t.tree.Set(gen, *it)
 	}
+	now := searchable(r.Data.hashes[len(r.Data.hashes)-len(t.buf):])
 	for _, hash := range old {
-		if !slices.ContainsFunc(t.buf, func(it item[K]) bool { return it.Hash == hash }) {
+		if !contains(now, hash) {
 			t.tree.Delete(gen, &cow.Place[K]{Hash: hash, Space: r.Space, Name: r.Name})
 		}
 	}
@@ -256,6 +282,23 @@ func (t *keyTree[T, K]) restore(v *Version[T]) {
 		}
 		return true
 	})
+}
+
+// searchable returns hashes for contains: a sorted copy if they are many.
+func searchable(hashes []uint32) []uint32 {
+	if len(hashes) <= fewKeys {
+		return hashes
+	}
+	return slices.Sorted(slices.Values(hashes))
+}
+
+// contains reports whether a result of searchable has a hash.
+func contains(hashes []uint32, hash uint32) bool {
+	if len(hashes) <= fewKeys {
+		return slices.Contains(hashes, hash)
+	}
+	_, found := slices.BinarySearch(hashes, hash)
+	return found
 }
 
 // noteHashes appends the part of an index to the hashes of r: those of items.

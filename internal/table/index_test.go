@@ -90,6 +90,32 @@ func TestCollidingKeysOfOneObjectAreToldApart(t *testing.T) {
 	}
 }
 
+// Ordinals distinguish the keys of one object whose hashes are equal, also among many.
+//
+// Guarantees: C3, C5
+func TestCollidingKeysAmongMany(t *testing.T) {
+	o, x := indexed(tagsOf)
+	keys := colliding(x)
+	var others []string
+	for i := range fewKeys {
+		others = append(others, fmt.Sprint("other", i))
+	}
+	a, b, c := keys[0], keys[1], keys[2]
+	for version, tags := range [][]string{{a, b, c}, {c, a, b, a}, {b, c}, {c}, {a, b}, {}, {c, b, a}} {
+		all := slices.Concat(tags, others, tags)
+		if version%2 == 1 {
+			all = slices.Concat(others[:1], tags) // few
+		}
+		o.put(&thing{name: "it", version: version, tags: all})
+		for _, key := range slices.Concat(keys, others) {
+			if found, _ := lookup(x, &o.published, key); len(found) == 1 != slices.Contains(all, key) {
+				t.Errorf("version %d with keys %q: %q finds %d objects", version, all, key, len(found))
+			}
+		}
+		o.check(t)
+	}
+}
+
 // With so many keys that some have equal hashes, each key still finds only its own object.
 //
 // Guarantees: C3

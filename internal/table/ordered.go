@@ -55,13 +55,20 @@ func (x *Ordered[T, K]) treeIn(v *Version[T]) *sortedTree[T, K] {
 	return nil
 }
 
-// distinct appends the keys of obj to keys, which is empty. An object that an [Opener] could not make has no keys.
+// distinct appends the keys of obj to keys, which is empty: in the order of the function or, if they are many, in their
+// own order. An object that an [Opener] could not make has no keys.
 func (x *Ordered[T, K]) distinct(obj T, keys []K) []K {
 	var none T
 	if obj == none {
 		return keys
 	}
-	for _, key := range x.keys(obj) {
+	all := x.keys(obj)
+	if len(all) > fewKeys {
+		keys = append(keys, all...)
+		slices.SortStableFunc(keys, x.compare)
+		return slices.CompactFunc(keys, func(a, b K) bool { return x.compare(a, b) == 0 })
+	}
+	for _, key := range all {
 		if x.find(keys, key) < 0 {
 			keys = append(keys, key)
 		}
@@ -96,7 +103,7 @@ func (t *sortedTree[T, K]) build(gen uint64, v *Version[T]) {
 			items = append(items, newItem(key, 0, r))
 		}
 	})
-	clear(t.buf) // it must not keep keys in memory
+	clear(t.buf[:cap(t.buf)]) // it must not keep keys in memory, of any object
 	t.fill(gen, items)
 	t.restore(v)
 }
@@ -153,6 +160,19 @@ func (t *sortedTree[T, K]) drop(gen uint64, r *record, hashes []uint32) []uint32
 // file replaces the keys of r by keys, which file owns and which are distinct.
 func (t *sortedTree[T, K]) file(gen uint64, r *record, keys []K) {
 	old, before := t.keysIn(r.Data.slot), t.tree.Len()
+	if max(len(old), len(keys)) > fewKeys {
+		t.exchangeMany(gen, r, old, keys)
+	} else {
+		t.exchange(gen, r, old, keys)
+	}
+	if t.tree.Len()-before != len(keys)-len(old) {
+		t.sortAgain(gen, r, keys)
+	}
+	t.note(r.Data.slot, keys)
+}
+
+// exchange replaces the items of the keys old of r by those of keys.
+func (t *sortedTree[T, K]) exchange(gen uint64, r *record, old, keys []K) {
 	for i, key := range keys {
 		if at := t.index.find(old, key); at >= 0 && old[at] == key {
 			keys[i] = old[at] // the tree has this one, and the new one can be in memory of its own
@@ -165,10 +185,32 @@ func (t *sortedTree[T, K]) file(gen uint64, r *record, keys []K) {
 			t.tree.Delete(gen, &cow.Place[K]{Key: key, Space: r.Space, Name: r.Name})
 		}
 	}
-	if t.tree.Len()-before != len(keys)-len(old) {
-		t.sortAgain(gen, r, keys)
+}
+
+// exchangeMany is exchange for many keys. It sorts both, and compares neighbors only.
+func (t *sortedTree[T, K]) exchangeMany(gen uint64, r *record, old, keys []K) {
+	slices.SortFunc(old, t.index.compare)
+	slices.SortFunc(keys, t.index.compare)
+	for len(old)+len(keys) > 0 {
+		order := len(keys) - len(old) // if one is empty, the other is next
+		if len(old) > 0 && len(keys) > 0 {
+			order = t.index.compare(old[0], keys[0])
+		}
+		switch {
+		case order < 0:
+			t.tree.Delete(gen, &cow.Place[K]{Key: old[0], Space: r.Space, Name: r.Name})
+		case order == 0 && old[0] == keys[0]:
+			keys[0] = old[0]
+		default:
+			keys[0] = t.tree.Set(gen, newItem(keys[0], 0, r))
+		}
+		if order <= 0 {
+			old = old[1:]
+		}
+		if order >= 0 {
+			keys = keys[1:]
+		}
 	}
-	t.note(r.Data.slot, keys)
 }
 
 // sortAgain replaces the items of r by those of keys, and builds the tree again. It is for a comparison that

@@ -339,6 +339,77 @@ func TestEntryWhoseObjectCannotBeMadeIsLeftOut(t *testing.T) {
 	}
 }
 
+// Objects with many keys are found by each of them, also when they go from many keys to few and back.
+//
+// Guarantees: C3, I1, I2
+func TestObjectsWithManyKeys(t *testing.T) {
+	for name, compare := range map[string]func(a, b string) int{"all": cmp.Compare[string], "letter": byLetter} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(7, 7))
+			o, w, x := newOwner(), world{}, NewOrdered(tagsOf, compare)
+			var index *Index[*thing, string]
+			o.edit(func(e *Edit[*thing]) {
+				index = addIndex(e, tagsOf)
+				e.AddIndex(x)
+			})
+			for version := range 80 {
+				it := &thing{name: fmt.Sprint(random.IntN(4)), version: version}
+				for range random.IntN(3)*2*fewKeys + random.IntN(10) {
+					it.tags = append(it.tags, fmt.Sprintf("%c%d", 'a'+random.IntN(26), random.IntN(9)))
+				}
+				if key := KeyOf(it); version%10 == 9 && w[key] != nil {
+					o.remove(key)
+					delete(w, key)
+				} else {
+					o.put(it)
+					w[key] = it
+				}
+				o.check(t)
+				checkSpan(t, fmt.Sprint("version ", version), x, &o.published, w.entries(compare))
+				for _, tag := range w.keys() {
+					want := w.sorted(func(it *thing) bool { return slices.Contains(it.tags, tag) })
+					if got, _ := lookup(index, &o.published, tag); !slices.Equal(got, want) {
+						t.Fatalf("version %d: %s finds %v, want %v", version, tag, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A change of an object with many keys takes time proportional to n log n, not to the square of n.
+//
+// Guarantees: I3
+func TestChangeOfManyKeysComparesLittle(t *testing.T) {
+	comparisons := 0
+	o, _ := ordered(func(a, b string) int { comparisons++; return cmp.Compare(a, b) })
+	it := &thing{name: "a"}
+	for n := range 2000 {
+		it.tags = append(it.tags, fmt.Sprint(n*7919%2000))
+	}
+	o.put(it)
+	comparisons = 0
+	o.put(&thing{name: "a", version: 1, tags: append(slices.Clone(it.tags[1:]), "x")})
+	if comparisons > 150_000 {
+		t.Errorf("%d comparisons", comparisons)
+	}
+	o.check(t)
+}
+
+// An index that was built keeps no key of an object in its scratch memory.
+func TestBuildOfAnOrderedIndexKeepsNoKeys(t *testing.T) {
+	o := newOwner()
+	o.put(&thing{name: "a", tags: []string{"x", "y", "z"}}, &thing{name: "b", tags: []string{"x"}})
+	x := NewOrdered(tagsOf, cmp.Compare)
+	o.edit(func(e *Edit[*thing]) { e.AddIndex(x) })
+	buf := x.treeIn(&o.published).buf
+	for _, key := range buf[:cap(buf)] {
+		if key != "" {
+			t.Errorf("the index keeps %q", key)
+		}
+	}
+}
+
 // NaN is a key as any other: cmp.Compare sorts it before all numbers. It is freed with its object.
 //
 // Guarantees: I5
