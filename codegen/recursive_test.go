@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,11 +119,40 @@ func TestInlinedFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, f := range jsonFields(pkg.Scope().Lookup("T").Type()) {
+		object := pkg.Scope().Lookup("T").Type()
+		for _, f := range jsonFields(object) {
 			got = append(got, f.name+" "+typeName(f.Type()))
+			if field, _ := findField(object, f.name); field != f.Var {
+				t.Errorf("%s: an index of %s takes the field %v", source, f.name, field)
+			}
 		}
 		if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", source, diff)
+		}
+	}
+}
+
+// The way to an inlined field has each struct on it, and dereferences pointers. A Go name counts if no field has it in
+// JSON.
+func TestWayToAField(t *testing.T) {
+	object := types.NewNamed(types.NewTypeName(token.NoPos, nil, "T", nil), nil, nil)
+	field := func(name string, of types.Type, embedded bool) *types.Var {
+		return types.NewField(token.NoPos, nil, name, of, embedded)
+	}
+	text := types.Typ[types.String]
+	deep := types.NewStruct([]*types.Var{field("Name", text, false)}, []string{`json:"name"`})
+	in := types.NewStruct([]*types.Var{field("Deep", types.NewPointer(deep), false)}, []string{`json:",inline"`})
+	object.SetUnderlying(types.NewStruct([]*types.Var{field("In", in, false), field("Kind", text, false), field("Other", text, false)},
+		[]string{`json:",inline"`, `json:"Name"`, `json:"other"`}))
+	for name, want := range map[string][]pathStep{
+		"name":  {{fieldStep, "In"}, {fieldStep, "Deep"}, {kind: derefStep}, {fieldStep, "Name"}},
+		"Name":  {{fieldStep, "Kind"}},
+		"Kind":  {{fieldStep, "Kind"}},
+		"Other": {{fieldStep, "Other"}},
+		"In":    nil,
+	} {
+		if _, way := findField(object, name); !slices.Equal(way, want) {
+			t.Errorf("the way to %s is %v, want %v", name, way, want)
 		}
 	}
 }

@@ -281,54 +281,65 @@ func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (typ
 // jsonField is a field of a struct, or of a struct inlined in it.
 type jsonField struct {
 	*types.Var
-	name     string // in JSON
-	tagged   bool   // the name is from the tag
-	protobuf string // its protobuf tag, if it is a field of the message itself
+	name     string     // in JSON
+	tagged   bool       // the name is from the tag
+	way      []pathStep // to the field, from the struct
+	protobuf string     // its protobuf tag, if it is a field of the message itself
 }
 
 // jsonFields returns the fields that JSON has of a struct, or of what a pointer to a struct points to. As in
 // encoding/json, a field hides those of its name that are inlined more deeply. Of several at one depth, the one whose
 // tag has the name counts; if that is none or several, JSON has no field of that name.
 func jsonFields(t types.Type) (fields []jsonField) {
-	level, seen, hidden := []*types.Struct{structOf(t)}, map[*types.Struct]bool{nil: true}, map[string]bool{}
-	for depth := 0; len(level) > 0; depth++ {
+	level, seen, hidden := []inlined{{Struct: structOf(t)}}, map[*types.Struct]bool{nil: true}, map[string]bool{}
+	for len(level) > 0 {
 		var found []jsonField
-		var inlined []*types.Struct
-		for _, u := range level {
-			if !seen[u] {
-				own, below := fieldsAt(u, depth)
-				found, inlined = append(found, own...), append(inlined, below...)
+		var deeper []inlined
+		for _, s := range level {
+			if !seen[s.Struct] {
+				own, below := s.fields()
+				found, deeper = append(found, own...), append(deeper, below...)
 			}
 		}
-		for _, u := range level {
-			seen[u] = true // a struct that is inlined twice at one depth hides itself, and a recursive one ends
+		for _, s := range level {
+			seen[s.Struct] = true // a struct that is inlined twice at one depth hides itself, and a recursive one ends
 		}
 		fields = append(fields, slices.DeleteFunc(dominant(found), func(f jsonField) bool { return hidden[f.name] })...)
 		for _, f := range found {
 			hidden[f.name] = true
 		}
-		level = inlined
+		level = deeper
 	}
 	return fields
 }
 
-// fieldsAt returns the fields of a struct that is inlined at some depth, and the structs inlined in it.
-func fieldsAt(u *types.Struct, depth int) (own []jsonField, inlined []*types.Struct) {
-	for i := range u.NumFields() {
-		field, tag := u.Field(i), reflect.StructTag(u.Tag(i))
-		name, inline := jsonName(field, u.Tag(i))
+// inlined is a struct that JSON inlines, and the way to it. A struct without a way is inlined in nothing.
+type inlined struct {
+	*types.Struct
+	way []pathStep
+}
+
+// fields returns the fields of a struct, and the structs inlined in it.
+func (s inlined) fields() (own []jsonField, below []inlined) {
+	for i := range s.NumFields() {
+		field, tag := s.Field(i), reflect.StructTag(s.Tag(i))
+		name, inline := jsonName(field, s.Tag(i))
+		way := append(slices.Clone(s.way), pathStep{fieldStep, field.Name()})
 		switch {
 		case inline:
-			inlined = append(inlined, structOf(field.Type()))
+			if _, ok := field.Type().Underlying().(*types.Pointer); ok {
+				way = append(way, pathStep{kind: derefStep})
+			}
+			below = append(below, inlined{structOf(field.Type()), way})
 		case field.Exported() && name != "-":
-			f := jsonField{Var: field, name: name, tagged: strings.HasPrefix(tag.Get("json"), name)}
-			if depth == 0 { // protobuf inlines nothing
+			f := jsonField{Var: field, name: name, way: way, tagged: strings.HasPrefix(tag.Get("json"), name)}
+			if len(s.way) == 0 { // protobuf inlines nothing
 				f.protobuf = tag.Get("protobuf")
 			}
 			own = append(own, f)
 		}
 	}
-	return own, inlined
+	return own, below
 }
 
 // dominant returns the fields of one depth that count.

@@ -205,37 +205,16 @@ func splitPath(text string) []string {
 	return parts
 }
 
-// findField finds a field by its JSON name, or else by its Go name. It also searches inlined structs.
+// findField finds a field by its JSON name, or else by its Go name, and returns the way to it. It also searches inlined
+// structs.
 func findField(t types.Type, name string) (*types.Var, []pathStep) {
-	return findIn(t, name, map[*types.Struct]bool{})
-}
-
-// findIn is findField for a struct that may be in one of those that were seen.
-func findIn(t types.Type, name string, seen map[*types.Struct]bool) (*types.Var, []pathStep) {
-	u, ok := t.Underlying().(*types.Struct)
-	if !ok || seen[u] {
-		return nil, nil
-	}
-	seen[u] = true
-	for _, byJSON := range []bool{true, false} {
-		for i := range u.NumFields() {
-			field := u.Field(i)
-			json, inline := jsonName(field, u.Tag(i))
-			if !inline && (byJSON && json == name || !byJSON && field.Name() == name) {
-				return field, []pathStep{{fieldStep, field.Name()}}
-			}
-		}
-	}
-	for i := range u.NumFields() {
-		field := u.Field(i)
-		if _, inline := jsonName(field, u.Tag(i)); inline {
-			t, steps := field.Type(), []pathStep{{fieldStep, field.Name()}}
-			if pointer, ok := t.Underlying().(*types.Pointer); ok {
-				t, steps = pointer.Elem(), append(steps, pathStep{kind: derefStep})
-			}
-			if found, way := findIn(t, name, seen); found != nil {
-				return found, append(steps, way...)
-			}
+	fields := jsonFields(t)
+	for _, named := range []func(jsonField) bool{
+		func(f jsonField) bool { return f.name == name },
+		func(f jsonField) bool { return f.Name() == name },
+	} {
+		if i := slices.IndexFunc(fields, named); i >= 0 {
+			return fields[i].Var, fields[i].way
 		}
 	}
 	return nil, nil

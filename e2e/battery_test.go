@@ -18,16 +18,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/informertest"
+	inprocess "github.com/typedinformer/informer/informertest/cluster"
 )
 
 // differences are the requests that informertest answers differently from kube-apiserver, with the reasons. A key is a request,
 // or a resource and a request. If both answer alike, the test fails, and the entry must be removed.
 var differences = map[string]string{
-	"pods history": "no graceful deletion: kube-apiserver marks a pod in a separate write before it deletes it",
 	"pods ?fieldSelector=status.phase%3DPending":      noDefaults,
 	"pods ?fieldSelector=spec.restartPolicy%3DAlways": noDefaults,
-	"pods /a/log": "no kubelet to ask",
-	"pods ?watch=1&resourceVersion={s3} as table": "no graceful deletion, as in the history",
+	"pods /a/log":                                   "no kubelet to ask",
 	"? as yaml":                                     noYAML,
 	"?watch=1&resourceVersion={s3} as yaml":         noYAML,
 	"?watch=1&resourceVersion={s3} as metadatas":    "kube-apiserver returns 200 and then breaks off, because it finds no list to send; a 406 gives the reason",
@@ -155,6 +154,16 @@ const batteryRequests = `
 ? as protobufmetadatas
 ? as table
 ? as tableorjson
+? as protobuftable
+?includeObject=None as table
+?includeObject=Metadata as table
+?includeObject=Object as table
+?includeObject=All as table
+?includeObject=None
+?limit=2 as table
+?fieldSelector=metadata.name%3Dnone as table
+?resourceVersion={s1}&resourceVersionMatch=Exact as table
+?resourceVersion=abc as table
 ? as yaml
 ? as text
 ? as nonsense
@@ -171,6 +180,9 @@ const batteryRequests = `
 /a as metadatas
 /a as protobufmetadata
 /a as table
+/a?includeObject=None as table
+/a?includeObject=Object as table
+/nosuch as table
 /a as text
 /a?resourceVersion=0
 /a?resourceVersion={now}
@@ -253,6 +265,13 @@ PATCH ?
 ?watch=1&resourceVersion={s3} as protobufmetadata
 ?watch=1&resourceVersion={s3} as metadatas
 ?watch=1&resourceVersion={s3} as table
+?watch=1&resourceVersion={s3}&includeObject=None as table
+?watch=1&resourceVersion={s3}&includeObject=Object as table
+?watch=1&resourceVersion={s3}&includeObject=All as table
+?watch=1&resourceVersion={s3}&allowWatchBookmarks=true as table
+?watch=1&resourceVersion={old1} as table
+?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true as table
+?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&includeObject=None as table
 ?watch=1&resourceVersion={s3} as text
 ?watch=1&resourceVersion={s3} as yaml
 /api/v1/{resource}?watch=1&resourceVersion={base}&labelSelector=app&fieldSelector=metadata.namespace%3D{namespace}
@@ -340,11 +359,9 @@ func TestSameAnswersAsKubeAPIServer(t *testing.T) {
 	for _, resource := range batteryResources {
 		t.Run(resource.Resource, func(t *testing.T) {
 			namespace := newNamespace(t)
-			inProcess := informertest.NewServer(informertest.Options{})
+			inProcess := inprocess.New(informertest.Options{Controllers: informertest.Controllers{GracefulPods: true}})
 			defer inProcess.Close()
-			informertest.Register[*corev1.Pod](inProcess, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")})
-			informertest.Register[*corev1.ConfigMap](inProcess, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")})
-			others := informertest.Register[*corev1.Secret](inProcess, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")})
+			others, _ := informertest.CollectionOf[*corev1.Secret](inProcess, corev1.SchemeGroupVersion.WithResource("secrets"))
 			config := inProcess.Config()
 			config.AcceptContentTypes = "application/json" // for the writing client
 			ours := newSide(t, config, resource, namespace, func(uint64) {

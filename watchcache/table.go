@@ -22,6 +22,9 @@ type Table struct {
 	// Cells returns the cells of an object, one for each column. The object may also be that of a bookmark, which has only
 	// a resource version. Cells must not write to the object, and may be called concurrently.
 	Cells func(obj metav1.Object) []any
+	// Conditions returns the conditions of the row of an object, such as metav1.RowCompleted. Nil means that rows have
+	// none. What holds for Cells holds for it, too.
+	Conditions func(obj metav1.Object) []metav1.TableRowCondition
 }
 
 var metadataDocs = metav1.ObjectMeta{}.SwaggerDoc()
@@ -61,6 +64,9 @@ func (c *Cache[T]) table(f format, list metav1.ListMeta, headers bool, items []*
 	}
 	for i, el := range items {
 		table.Rows[i].Cells = c.config.Table.Cells(el.obj)
+		if conditions := c.config.Table.Conditions; conditions != nil {
+			table.Rows[i].Conditions = conditions(el.obj)
+		}
 		included, err := c.included(f, el)
 		if err != nil {
 			return nil, err

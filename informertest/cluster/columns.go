@@ -42,7 +42,7 @@ var tables = map[schema.GroupKind]*watchcache.Table{
 			cell: func(obj *corev1.Namespace) any { return obj.Status.Phase }}, age[*corev1.Namespace]()),
 	{Kind: "Service"}:                    tableOf(serviceColumns...),
 	{Kind: "Node"}:                       tableOf(nodeColumns...),
-	{Kind: "Pod"}:                        tableOf(podColumns...),
+	{Kind: "Pod"}:                        podTable(),
 	{Group: "apps", Kind: "Deployment"}:  tableOf(deploymentColumns...),
 	{Group: "apps", Kind: "ReplicaSet"}:  tableOf(replicaSetColumns...),
 	{Group: "apps", Kind: "StatefulSet"}: tableOf(statefulSetColumns...),

@@ -19,7 +19,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// printed returns the Table at a path as lines: the names of the columns, those of wide ones in parentheses, and the rows.
+// printed returns the Table at a path as lines: the names of the columns, those of wide ones in parentheses, and the rows,
+// with the conditions of each.
 func printed(t *testing.T, server *informertest.Server, path string) string {
 	t.Helper()
 	client, err := rest.HTTPClientFor(server.Config())
@@ -56,6 +57,9 @@ func printed(t *testing.T, server *informertest.Server, path string) string {
 		var cells []string
 		for _, cell := range row.Cells {
 			cells = append(cells, fmt.Sprint(cell))
+		}
+		for _, c := range row.Conditions {
+			cells = append(cells, fmt.Sprintf("%s=%s, %s: %s", c.Type, c.Status, c.Reason, c.Message))
 		}
 		lines = append(lines, strings.Join(cells, "|"))
 	}
@@ -151,30 +155,34 @@ func TestColumnsOfPods(t *testing.T) {
 		for _, c := range []struct {
 			status corev1.PodStatus
 			want   string // ready, status and restarts
+			row    string // the condition of the row
 		}{
-			{corev1.PodStatus{Phase: corev1.PodPending}, "0/3|Pending|0"},
-			{corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, "0/3|Evicted|0"},
-			{corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{
-				state("i", running)}}, "0/3|Init:0/2|0"},
-			{corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{
-				state("i", waiting("ImagePullBackOff"))}}, "0/3|Init:ImagePullBackOff|0"},
-			{corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{
-				state("i", ended(3, ""))}}, "0/3|Init:ExitCode:3|0"},
-			{corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: done, Conditions: ready,
-				ContainerStatuses: []corev1.ContainerStatus{restarted, state("b", running)}}, "3/3|Running|2 (60m ago)"},
-			{corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: done, ContainerStatuses: []corev1.ContainerStatus{
-				state("a", running), state("b", waiting("CrashLoopBackOff"))}}, "2/3|CrashLoopBackOff|0"},
-			{corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: done, ContainerStatuses: []corev1.ContainerStatus{
-				state("a", ended(0, "Completed")), state("b", running)}}, "2/3|NotReady|0"},
-			{corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: done, ContainerStatuses: []corev1.ContainerStatus{
-				state("a", ended(0, "Completed")), state("b", ended(1, "Error"))}}, "1/3|Error|0"},
-			{corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
-				{Type: corev1.PodScheduled, Reason: corev1.PodReasonSchedulingGated}}}, "0/3|SchedulingGated|0"},
+			{status: corev1.PodStatus{Phase: corev1.PodPending}, want: "0/3|Pending|0"},
+			{corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, "0/3|Evicted|0",
+				"|Completed=True, Failed: The pod failed."},
+			{corev1.PodStatus{Phase: corev1.PodSucceeded}, "0/3|Succeeded|0",
+				"|Completed=True, Succeeded: The pod has completed successfully."},
+			{status: corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{
+				state("i", running)}}, want: "0/3|Init:0/2|0"},
+			{status: corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{
+				state("i", waiting("ImagePullBackOff"))}}, want: "0/3|Init:ImagePullBackOff|0"},
+			{status: corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{
+				state("i", ended(3, ""))}}, want: "0/3|Init:ExitCode:3|0"},
+			{status: corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: done, Conditions: ready,
+				ContainerStatuses: []corev1.ContainerStatus{restarted, state("b", running)}}, want: "3/3|Running|2 (60m ago)"},
+			{status: corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: done, ContainerStatuses: []corev1.ContainerStatus{
+				state("a", running), state("b", waiting("CrashLoopBackOff"))}}, want: "2/3|CrashLoopBackOff|0"},
+			{status: corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: done, ContainerStatuses: []corev1.ContainerStatus{
+				state("a", ended(0, "Completed")), state("b", running)}}, want: "2/3|NotReady|0"},
+			{status: corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: done, ContainerStatuses: []corev1.ContainerStatus{
+				state("a", ended(0, "Completed")), state("b", ended(1, "Error"))}}, want: "1/3|Error|0"},
+			{status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Reason: corev1.PodReasonSchedulingGated}}}, want: "0/3|SchedulingGated|0"},
 		} {
 			pods := corev1.SchemeGroupVersion.WithResource("pods")
 			add(t, server, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: spec, Status: c.status})
 			want := "Name|Ready|Status|Restarts|Age|(IP)|(Node)|(Nominated Node)|(Readiness Gates)\n" +
-				"p|" + c.want + "|0s|<none>|n|<none>|<none>"
+				"p|" + c.want + "|0s|<none>|n|<none>|<none>" + c.row
 			if got := printed(t, server, "/api/v1/namespaces/default/pods"); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/watchcache"
 )
 
 var podColumns = []column[*corev1.Pod]{
@@ -31,6 +33,26 @@ var podColumns = []column[*corev1.Pod]{
 		cell: func(p *corev1.Pod) any { return cmp.Or(p.Status.NominatedNodeName, none) }},
 	{name: "Readiness Gates", wide: true, description: corev1.PodSpec{}.SwaggerDoc()["readinessGates"],
 		cell: func(p *corev1.Pod) any { return readinessGates(p) }},
+}
+
+// podTable returns the Table of pods. kubectl sees by its conditions which pods have finished.
+func podTable() *watchcache.Table {
+	table := tableOf(podColumns...)
+	table.Conditions = func(obj metav1.Object) []metav1.TableRowCondition {
+		completed := metav1.TableRowCondition{Type: metav1.RowCompleted, Status: metav1.ConditionTrue}
+		phase := obj.(*corev1.Pod).Status.Phase
+		switch phase {
+		case corev1.PodSucceeded:
+			completed.Message = "The pod has completed successfully."
+		case corev1.PodFailed:
+			completed.Message = "The pod failed."
+		default:
+			return nil
+		}
+		completed.Reason = string(phase)
+		return []metav1.TableRowCondition{completed}
+	}
+	return table
 }
 
 const none = "<none>"

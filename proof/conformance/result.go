@@ -41,7 +41,7 @@ func table(all []result) string {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	// A strings.Builder returns no error.
-	fmt.Fprintln(columns, "passed\tfailed\tskipped\tseconds\tstart (ms)\tsuite")
+	fmt.Fprintln(columns, "passed\tfailed\tskipped\tseconds\tstart (ms)\t  suite")
 	var sum outcome.Count
 	var took, start time.Duration
 	for _, r := range all {
@@ -60,6 +60,6 @@ func table(all []result) string {
 }
 
 func writeLine(columns *tabwriter.Writer, n outcome.Count, took, start time.Duration, name string) {
-	fmt.Fprintf(columns, "%d\t%d\t%d\t%.1f\t%.1f\t%s\n", n.Passed, n.Failed, n.Skipped, took.Seconds(),
+	fmt.Fprintf(columns, "%d\t%d\t%d\t%.1f\t%.1f\t  %s\n", n.Passed, n.Failed, n.Skipped, took.Seconds(),
 		float64(start.Microseconds())/1000, name)
 }

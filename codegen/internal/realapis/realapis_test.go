@@ -18,8 +18,8 @@ import (
 	_ "github.com/typedinformer/informer"
 	_ "github.com/typedinformer/informer/compat"
 	_ "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	_ "sigs.k8s.io/gateway-api/apis/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // resource is a resource of a server.
@@ -86,29 +86,11 @@ func crds(t *testing.T, patterns ...string) map[resource]described {
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
 		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var crd struct {
-				Kind string
-				Spec struct {
-					Group    string
-					Scope    string
-					Names    struct{ Kind, Plural string }
-					Versions []struct {
-						Name   string
-						Served bool
-					}
-				}
-			}
-			if err := yaml.Unmarshal(text, &crd); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
+		for _, crd := range definitions(t, files...) {
 			for _, v := range crd.Spec.Versions {
-				if crd.Kind == "CustomResourceDefinition" && v.Served {
-					found[resource{crd.Spec.Group, v.Name, crd.Spec.Names.Plural}] = described{crd.Spec.Names.Kind, crd.Spec.Scope == "Namespaced"}
+				if v.Served {
+					namespaced := crd.Spec.Scope == apiextensionsv1.NamespaceScoped
+					found[resource{crd.Spec.Group, v.Name, crd.Spec.Names.Plural}] = described{crd.Spec.Names.Kind, namespaced}
 				}
 			}
 		}
