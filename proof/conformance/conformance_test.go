@@ -18,6 +18,7 @@ var (
 	whose = flag.String("server", "ours", "`whose` server the suites start: ours or binaries")
 	which = flag.String("suites", strings.Join(choice.Names(suites), ","), "the `packages` whose suites run")
 	only  = flag.String("focus", "", "run only specs that match this `regexp`, and expect nothing of others")
+	race  = flag.Bool("detect-races", false, "run the suites with the race detector")
 	keep  = flag.String("keep", "", "the `folder` that gets the output of each suite")
 )
 
@@ -85,6 +86,9 @@ func run(ctx context.Context, t *testing.T, s suite, m copied.Module, env []stri
 		Args:     []string{"-ginkgo.v"},
 		Log:      file + ".log",
 		Report:   file + ".report",
+	}
+	if *race {
+		r.Flags = append(r.Flags, "-race")
 	}
 	if *only != "" {
 		r.Args = append(r.Args, "-ginkgo.focus="+*only)
