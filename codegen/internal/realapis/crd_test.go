@@ -225,7 +225,11 @@ func TestPublishedCRDs(t *testing.T) {
 	for what, n := range wrong {
 		t.Errorf("%s (%d times)", what, n)
 	}
-	table := fmt.Sprint("\n| APIs | kinds | objects | identical | ", reported, " |")
+	table := "\n| APIs | kinds | objects | identical |"
+	for _, what := range reported {
+		table += " " + string(what) + " |"
+	}
+	table += "\n| --- |" + strings.Repeat(" ---: |", 3+len(reported))
 	total := figures{lost: map[loss]int{}}
 	for i, f := range sets {
 		if !chosen.MatchString(published[i].name) {
