@@ -40,6 +40,7 @@ var published = []struct {
 	{"tekton", "github.com/tektoncd/pipeline@v1.0.0", "config/300-crds/*.yaml", 8},
 	{"velero", "github.com/vmware-tanzu/velero@v1.18.3", "config/crd/v*/bases/*.yaml", 13},
 	{"volume snapshots", "k8s.io/kubernetes@v1.36.3", "cluster/addons/volumesnapshots/crd/*.yaml", 3},
+	{"flux", "github.com/fluxcd/kustomize-controller@v1.6.0", "config/crd/bases/*.yaml", 1},
 }
 
 var (
