@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 
 func TestFinalizers(t *testing.T) {
 	held := []string{"a", "b"}
-	shared := slices.Clip(held[:1]) // room behind it that is not ours
+	shared := slices.Clip(held[:1]) // the caller's room behind the slice
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: shared}}
 	for _, step := range []struct {
 		do   func(metav1.Object, string) bool
@@ -137,7 +137,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// has creates the ConfigMap on the server, with data k=value.
+// has creates the ConfigMap on the server with the data k=value.
 func (r *rig) has(value string) *corev1.ConfigMap {
 	r.Helper()
 	obj := initial()
