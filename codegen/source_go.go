@@ -46,7 +46,7 @@ func (s *goSource) load(patterns []string) ([]*api, error) {
 	var errs []error
 	for _, pkg := range pkgs {
 		wrong := problemsOf(pkg)
-		if len(wrong.syntax) > 0 { // there may be types behind
+		if len(wrong.syntax) > 0 { // they may hide types
 			errs = append(errs, errorList(wrong.syntax).err())
 			continue
 		}
