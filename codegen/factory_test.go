@@ -31,7 +31,7 @@ func TestFactoryFlags(t *testing.T) {
 	}
 }
 
-// The import path of a directory comes from the go.mod in it or above, also if the directory does not exist.
+// The import path of a directory follows from the go.mod in it or above, even if the directory does not exist.
 func TestImportPath(t *testing.T) {
 	top := t.TempDir()
 	if _, err := outputDir(top).importPath(); err == nil || !strings.Contains(err.Error(), "no go.mod") {

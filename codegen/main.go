@@ -63,7 +63,7 @@ type options struct {
 	cluster    clusterFlags
 	fields     fieldFlags
 	indexes    []*indexFlag
-	notes      []string // what is left out, filled in by load
+	notes      []string // about types that are left out, filled in by load
 	copied     []string // the packages that an earlier run with -deepcopy may have written to, filled in by load
 }
 

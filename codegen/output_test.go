@@ -56,7 +56,7 @@ func TestOutputDir(t *testing.T) {
 	}
 }
 
-// A run leaves alone what another run generates below its directory.
+// A run leaves alone the files that another run generates below its directory.
 func TestOtherRunsFilesStay(t *testing.T) {
 	dir := outputDir(t.TempDir())
 	generated := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
@@ -104,7 +104,7 @@ func TestHandWrittenFileStays(t *testing.T) {
 	}
 }
 
-// -check tells files that are missing from those that differ and those that are no longer generated.
+// -check distinguishes files that are missing, that differ, and that are no longer generated.
 func TestCheckTellsMissingFromStale(t *testing.T) {
 	dir := outputDir(t.TempDir())
 	text := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")

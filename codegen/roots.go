@@ -156,7 +156,7 @@ func (s *goSource) definedIn(dir string) map[string]bool {
 	filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil // skip what cannot be read
+			return nil // skip unreadable files and folders
 		case entry.IsDir():
 			if file != dir && isForeign(file) {
 				return filepath.SkipDir

@@ -489,7 +489,7 @@ func TestTakenAway(t *testing.T) {
 func TestMetadataOfOthers(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", 0)
-		<-time.After(500 * time.Millisecond) // renewals come each 2 s
+		<-time.After(500 * time.Millisecond) // a renewal every 2 s
 		for range 30 {
 			<-time.After(3 * time.Second)
 			l := s.lease().DeepCopy()

@@ -128,7 +128,7 @@ func TestStoppedProcess(t *testing.T) {
 		}
 	}
 	signal(syscall.SIGSTOP)
-	for line = first; line == first; line = next() { // what it has written before
+	for line = first; line == first; line = next() { // lines that it has written before
 	}
 	second, late := line, 0
 	server.Inject(informertest.Fault{Hang: true, Match: func(r informertest.Request) bool { return r.Header.Get("User-Agent") == first }})

@@ -34,7 +34,7 @@ func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context)
 	})
 	func() {
 		defer e.end()
-		defer tasks.Wait() // also if work calls runtime.Goexit
+		defer tasks.Wait() // even if work calls runtime.Goexit
 		defer returned()
 		err = work(working)
 	}()

@@ -117,7 +117,7 @@ type Status struct {
 	Leading bool
 	// Elector is the status of Config.Elector. Nil means that there is no elector.
 	Elector *leader.Status
-	// Err is the first failure. It begins with the name of what failed. Nil means that there was none. Its text may come
+	// Err is the first failure. It begins with the name of its source. Nil means that there was none. Its text may come
 	// from a runnable, a proxy or the API server, so show it only to people who may read the log.
 	Err error
 	// Tasks are the runnables in the order of their start.
@@ -154,7 +154,7 @@ type ShutdownError struct {
 	Running []string
 }
 
-// Error names what still runs.
+// Error names the runnables that still run.
 func (e *ShutdownError) Error() string {
 	return fmt.Sprintf("not stopped within %v: %s", e.Timeout, strings.Join(e.Running, ", "))
 }
@@ -294,7 +294,7 @@ func (m *Manager) refuse(err error) error {
 }
 
 // Run starts everything, waits until ctx ends or something fails, and stops everything. It returns the first failure,
-// with the name of what failed, joined with a [*ShutdownError] if not everything has stopped in time. If ctx ended and
+// with the name of its source, joined with a [*ShutdownError] if not everything has stopped in time. If ctx ended and
 // nothing failed, it returns nil, even if ctx ended before Run began. A failure is an error of a runnable, or a lost
 // lease: see [leader.ErrLost].
 //

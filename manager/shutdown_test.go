@@ -133,8 +133,8 @@ func TestGraceAndTheDeadline(t *testing.T) {
 	}
 }
 
-// Once readiness fails, the servers and what they need go on for DrainDelay. Leader-only runnables stop at once, and their time is part of
-// the delay.
+// Once readiness fails, the servers, the informers and the runnables on every replica go on for DrainDelay. Leader-only
+// runnables stop at once, and their time is part of the delay.
 //
 // Guarantees: M8
 func TestDrainDelay(t *testing.T) {
@@ -234,7 +234,7 @@ func TestLeaseLostAndStubbornWork(t *testing.T) {
 	})
 }
 
-// At the deadline, all contexts end, and Run names what still runs.
+// At the deadline, all contexts end, and Run names the runnables that still run.
 //
 // Guarantees: M6
 func TestShutdownDeadline(t *testing.T) {

@@ -353,7 +353,7 @@ func TestNoClientset(t *testing.T) {
 	}
 }
 
-// The caller may write to the result, also if nothing was written.
+// The caller may write to the result, even if nothing was written.
 func TestResultIsNotTheCachedObject(t *testing.T) {
 	cached := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "1"}}
 	client := informer.NewTypedClient[*corev1.ConfigMap](nil, corev1.SchemeGroupVersion.WithResource("configmaps"))
