@@ -36,24 +36,24 @@
 //
 // # How the factories work
 //
-// An accessor of client-go's generated code passes a function to the factory, which makes the informer for a clientset.
-// The factory calls it with a clientset whose requests reach no server, and runs the informer until its first request.
-// It reads resource, namespace and selectors from that request, and the indexers from the informer. So tweaks of the
-// list options and hand-written functions work. The informer of this library then sends its requests with the transport
-// and the rate limit of the program's clientset.
+// An accessor of client-go's generated code passes the factory a function that makes the informer for a clientset. The
+// factory calls this function with a clientset whose requests reach no server, and runs the informer until its first
+// request. It reads resource, namespace and selectors from that request, and the indexers from the informer. So tweaks
+// of the list options and hand-written functions work. The informer of this library then sends its requests with the
+// transport and the rate limit of the program's clientset.
 //
 // A factory cannot replace three kinds of informers: those of a fake clientset; those whose function sets a transform,
 // a watch error handler or a handler, because nothing can read these from an informer; and those that do not use the
-// clientset of their function. The program then gets client-go's own informer. The factory logs the reason, except for
-// a fake clientset. With DropManagedFields, the factory ignores a transform in the function that only drops
+// clientset that their function receives. The program then gets client-go's own informer. The factory logs the reason,
+// except for a fake clientset. With DropManagedFields, the factory ignores a transform in the function that only drops
 // managedFields from an example of the object.
 //
 // # Differences from client-go
 //
 // Deliveries:
 //
-//   - An object that was deleted and recreated while the watch was down is a deletion with
-//     cache.DeletedFinalStateUnknown, then an addition. client-go delivers an update.
+//   - An object that was deleted and recreated while the watch was down is delivered as a deletion with
+//     cache.DeletedFinalStateUnknown, then as an addition. client-go delivers an update.
 //   - A relist delivers no events for objects that did not change. client-go delivers updates to handlers that
 //     resync.
 //   - If a transform drops the resource version, an update still counts as an update. client-go takes it for a resync:

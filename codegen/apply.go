@@ -54,7 +54,7 @@ const (
 	copied                  // the parameter is a map with more entries
 )
 
-// The templates ask for these.
+// The templates call these methods.
 func (f applyField) ByPointer() bool { return f.How == byPointer }
 func (f applyField) AsItIs() bool    { return f.How == asItIs }
 func (f applyField) Appended() bool  { return f.How == appended }
@@ -86,7 +86,7 @@ func applyTypes(a *api, of string, external clientConfigs) ([]*applyType, error)
 	for i := range a.Kinds {
 		k := &a.Kinds[i]
 		if t := s.configOf(k.object); t == "" {
-			s.errs.add(k.pos, k.Name, "-apply", "the type is no struct that JSON encodes field by field")
+			s.errs.add(k.pos, k.Name, "-apply", "the type is not a struct that JSON encodes field by field")
 		} else if named, ok := types.Unalias(k.object).(*types.Named); ok {
 			s.made[named.Obj()].Object = k
 		}
@@ -112,8 +112,8 @@ func without(fields []applyField, names ...string) (rest []applyField) {
 	return rest
 }
 
-// configOf returns the apply configuration of a type, or "" if it has none: because it is no struct, has no fields, or
-// is encoded by a method.
+// configOf returns the apply configuration of a type, or "" if the type is not a struct, has no fields, or is encoded
+// by a method.
 func (s *applySource) configOf(t types.Type) goType {
 	named, ok := types.Unalias(t).(*types.Named)
 	if !ok || !isStruct(t) || named.TypeArgs() != nil || hasMethod(t, "MarshalJSON") || len(jsonFields(t)) == 0 {
@@ -247,7 +247,7 @@ func configsOf(importPath string) string {
 // that codegen runs in, when they are needed.
 type clientConfigs map[string]clientConfig
 
-// clientConfig is a package with apply configurations, or why it could not be loaded.
+// clientConfig is a package with apply configurations, or the error of loading it.
 type clientConfig struct {
 	pkg    *types.Package
 	absent bool // client-go has no such package
@@ -270,7 +270,7 @@ func loadConfig(importPath string) (c clientConfig) {
 	}
 	for _, pkg := range pkgs {
 		c.pkg, c.err = pkg.Types, loadError(pkg)
-		// A folder of vendored packages lacks those that nothing imports yet, so it does not tell.
+		// A folder of vendored packages lacks those that nothing imports yet, so a missing one proves nothing.
 		c.absent = c.err != nil && len(pkg.GoFiles) == 0 && !strings.Contains(c.err.Error(), "-mod=vendor")
 	}
 	return c
@@ -294,7 +294,7 @@ func (c clientConfigs) find(importPath, name string) (types.Type, error) {
 // setter is a With function, for the template.
 type setter struct {
 	applyField
-	Config, On string // its receiver, and what has the field
+	Config, On string // its receiver, and the variable with the field
 }
 
 func newSetter(of *applyType, f applyField, on string) setter { return setter{f, of.Config(), on} }

@@ -64,7 +64,7 @@ func findListers(above string, apis []*api) error {
 	return errs.err()
 }
 
-// genDir returns the directory that lister-gen and informer-gen have for a package: the last two elements of its path.
+// genDir returns the directory that lister-gen and informer-gen use for a package: the last two elements of its path.
 func genDir(importPath string) string {
 	parts := strings.Split(strings.ToLower(importPath), "/")
 	return path.Join(parts[max(len(parts)-2, 0):]...)
@@ -124,7 +124,7 @@ func listerInterface(pkg *types.Package, k *kind, name string, own map[string]bo
 	return &clientLister{Path: pkg.Path()}, added, nil
 }
 
-// addedMethod returns a method that takes an object with a namespace, and returns a value and an error.
+// addedMethod returns m, if it takes an object with a namespace, and returns a value and an error.
 func addedMethod(m *types.Func) (method listerMethod, ok bool) {
 	params, results := m.Signature().Params(), m.Signature().Results()
 	if params.Len() != 1 || results.Len() != 2 || m.Signature().Variadic() || results.At(1).Type().String() != "error" {

@@ -39,12 +39,12 @@ func (c *clusterFlags) parse(text string) error {
 // complete returns an error for flags that do not go together.
 func (c *clusterFlags) complete() error {
 	if len(c.names) == 0 && (c.kubeconfig != "" || c.context != "") {
-		return errors.New("-kubeconfig and -context say where -from-cluster reads: name CRDs or groups by it")
+		return errors.New("-kubeconfig and -context need -from-cluster, with the names of CRDs or groups")
 	}
 	return nil
 }
 
-// definitions reads the CRDs with the names, and those of the groups with the names.
+// definitions reads the CRDs that the flags name, by their own names or those of their groups.
 func (c *clusterFlags) definitions() ([]*definition, error) {
 	if len(c.names) == 0 {
 		return nil, nil
@@ -153,7 +153,7 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 		var status struct {
 			Message string `json:"message"`
 		}
-		json.Unmarshal(text, &status) // the answer of a proxy is no status
+		json.Unmarshal(text, &status) // the response of a proxy is not a Status
 		return nil, fmt.Errorf("%s: %s: %s", url, response.Status, status.Message)
 	}
 	return text, nil

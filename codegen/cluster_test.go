@@ -88,7 +88,7 @@ func TestFromCluster(t *testing.T) {
 	}
 }
 
-// Errors of a cluster say what was asked for, and what the server said.
+// Errors of a cluster contain the name that was requested, and the server's message.
 func TestFromClusterErrors(t *testing.T) {
 	kubeconfig := cluster(t, "widgets.shop.example.com")
 	for args, want := range map[string]string{
@@ -97,7 +97,7 @@ func TestFromClusterErrors(t *testing.T) {
 		"-kubeconfig " + kubeconfig + " -context none -from-cluster shop.example.com": `context "none" does not exist`,
 		"-kubeconfig nowhere -from-cluster shop.example.com":                          "-from-cluster: stat nowhere: no such file or directory",
 		"-from-cluster Shop":                             `"Shop": want names of CRDs`,
-		"-kubeconfig x ./...":                            "-kubeconfig and -context say where -from-cluster reads",
+		"-kubeconfig x ./...":                            "-kubeconfig and -context need -from-cluster",
 		"-from-cluster a -factory x/clientset/versioned": "excludes -crd",
 	} {
 		if err := run(strings.Fields(args), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {

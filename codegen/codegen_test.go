@@ -25,7 +25,7 @@ import (
 var update = flag.Bool("update", false, "write the current output into testdata")
 
 // golden is one directory of testdata: Go packages or CRDs as the input, flags, and the expected output below out/, or
-// the expected error. The file notes has what codegen says that it leaves out.
+// the expected error. The file notes contains the notes of codegen on types that it leaves out.
 type golden struct{ dir string }
 
 // read returns the text of a file, or "" if it does not exist.

@@ -44,7 +44,7 @@ type copySource struct {
 	*apiPackage
 	marks map[string]markers         // of the types
 	have  map[string]map[string]bool // methods in other files, by type
-	seen  map[*types.TypeName]bool   // types that reach has been at
+	seen  map[*types.TypeName]bool   // types that reach has visited
 	will  map[*types.TypeName]bool   // types that get a DeepCopyInto
 }
 
@@ -83,7 +83,7 @@ func (p *apiPackage) deepCopies(marks map[string]markers, kinds []kind) *copiedP
 	return result
 }
 
-// objects returns the types that are API objects: kinds and their lists, and those that markers call objects.
+// objects returns the types that are API objects: kinds and their lists, and types with the markers of objects.
 func (s *copySource) objects(kinds []kind) map[string]bool {
 	found := map[string]bool{}
 	for _, k := range kinds {
@@ -298,7 +298,7 @@ func (c *copier) entries(in, out string, u *types.Map, depth int) string {
 	return text
 }
 
-// dynamic copies the value of an interface: any, which has JSON, or one with a method such as DeepCopyObject.
+// dynamic copies the value of an interface: any, which contains JSON, or one with a method such as DeepCopyObject.
 func (c *copier) dynamic(in, out string, t types.Type, u *types.Interface) string {
 	if u.Empty() { // decoded values are JSON
 		return fmt.Sprintf("%s = «%s».DeepCopyJSONValue(%s)\n", out, runtimePath, in)
@@ -337,7 +337,7 @@ func isPlain(t types.Type) bool {
 	return false
 }
 
-// hasOwnMethod reports whether a type has a method by itself, and not because it embeds a type that has it.
+// hasOwnMethod reports whether a type declares a method itself, and does not get it from an embedded type.
 func hasOwnMethod(t types.Type, name string) bool {
 	method := types.NewMethodSet(types.NewPointer(t)).Lookup(nil, name)
 	return method != nil && len(method.Index()) == 1

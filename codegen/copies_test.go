@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// When another generator takes over the deep copies of a package, or its last type goes, the file of codegen goes, too.
-// A file of that name that codegen did not write stays.
+// When another generator takes over the deep copies of a package, or its last type goes, codegen removes its file. A
+// file of that name that codegen did not write stays.
 func TestStaleCopiesAreRemoved(t *testing.T) {
 	deepCopies := "package v1\n\nfunc (in *Widget) DeepCopyInto(out *Widget) { *out = *in }\n\n" +
 		"func (in *Widget) DeepCopy() *Widget { return in }\n\nfunc (in *Widget) DeepCopyObject() any { return in }\n"

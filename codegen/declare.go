@@ -18,7 +18,7 @@ type decl struct {
 	// For types with just some fields.
 	Meta     string     // the field with the metadata
 	Labeled  bool       // the type has labels
-	Entries  *types.Map // the type has entries of such a map
+	Entries  *types.Map // the map whose entries are the fields of the type; nil if there is none
 	Protobuf bool       // the type can be decoded from protobuf
 }
 
@@ -51,7 +51,7 @@ func typeText(t types.Type) goType {
 // Name returns the name of the type.
 func (d *decl) Name() string { return d.Type.Obj().Name() }
 
-// Underlying returns the type that a type with Values has.
+// Underlying returns the underlying type of a type with Values.
 func (d *decl) Underlying() string { return d.Type.Underlying().String() }
 
 // declField is a field, for the template.
@@ -122,7 +122,7 @@ func comment(text string) string {
 // phrase returns text as a part of a line of a comment.
 func phrase(text string) string { return escape(strings.Join(strings.Fields(printable(text)), " ")) }
 
-// printable returns text without characters that Go source or an editor would not show, but with its line breaks.
+// printable removes the unprintable characters of text except line breaks, and makes spaces of other white space.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -30,9 +30,9 @@ func (g groupDirs) parse(text string) error {
 // FullGroup returns the name of the group. That of Kubernetes' core group is "core".
 func (a *api) FullGroup() string { return cmp.Or(a.Group, "core") }
 
-// place makes the directories of apis distinct. A directory of -group-dir or +groupGoName stays. Groups that would share
-// a directory are named in full, in all versions. Packages of one group version are named by their import paths. So the
-// directory of a group depends on other groups only in whether it is the short or the long name.
+// place makes the directories of apis distinct. A directory of -group-dir or +groupGoName stays. Groups that would
+// share a directory are named in full, in all versions. Packages of one group version are named by their import paths.
+// So other groups affect only whether the directory of a group has the short or the full name.
 func (g groupDirs) place(apis []*api) error {
 	groups := map[string]map[string]bool{} // by directory
 	for _, a := range apis {
@@ -78,7 +78,7 @@ func (g groupDirs) check(apis []*api) error {
 	}
 	for _, group := range slices.Sorted(maps.Keys(g)) {
 		if !known[group] {
-			return fmt.Errorf("-group-dir %s=%s: there is no such group; there is %s", group, g[group],
+			return fmt.Errorf("-group-dir %s=%s: no group has this name; the groups are %s", group, g[group],
 				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	}

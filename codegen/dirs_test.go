@@ -75,7 +75,7 @@ func reversed(list []string) []string {
 	return list
 }
 
-// Directories that cannot be told apart, and groups that are not there, are errors that say what to do.
+// Directories that cannot be told apart, and unknown groups, are errors that say what to do.
 func TestDirErrors(t *testing.T) {
 	for want, test := range map[string]struct {
 		flags groupDirs
@@ -85,7 +85,7 @@ func TestDirErrors(t *testing.T) {
 			[]*api{ofGo("a.com", "a/shop/v1"), {Group: "a.com", From: "the CRDs of a.com", Dir: "shop/v1"}}},
 		"would both be written to x/v1: give their groups different directories by -group-dir": {
 			groupDirs{"a.com": "x", "b.com": "x"}, []*api{ofCRD("a.com", "v1"), ofCRD("b.com", "v1")}},
-		"-group-dir c.com=x: there is no such group; there is a.com, core": {groupDirs{"c.com": "x"},
+		"-group-dir c.com=x: no group has this name; the groups are a.com, core": {groupDirs{"c.com": "x"},
 			[]*api{ofCRD("a.com", "v1"), ofGo("", "a/core/v1")}},
 	} {
 		if err := test.flags.place(test.apis); err == nil || !strings.Contains(err.Error(), want) {

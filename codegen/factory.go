@@ -56,8 +56,8 @@ func (f *factoryFlags) complete(o *options) error {
 	case f.listers != "" && o.compat && f.clientset == "":
 		return nil
 	case f.clientset == "" && f.listers != "":
-		return errors.New("-listers says where listers of lister-gen are: for a factory, add -factory, or for listers of " +
-			"this library with their interfaces, -compat")
+		return errors.New("-listers needs -factory, for a factory, or -compat, for listers of " +
+			"this library with the interfaces of lister-gen")
 	case f.clientset == "":
 		return nil
 	case len(o.crds)+len(o.cluster.names) > 0 || len(o.fields) > 0:
@@ -174,7 +174,7 @@ func gvr(v *factoryVersion, k kind) string {
 		v.api.Version, k.Resource)
 }
 
-// sources returns where apis come from.
+// sources returns the sources of apis.
 func sources(apis []*api) (all []string) {
 	for _, a := range apis {
 		all = append(all, a.From)
@@ -199,7 +199,8 @@ func factoryGroups(flags factoryFlags, root string, apis []*api) ([]*factoryGrou
 			return nil, fmt.Errorf("%s and %s would both be written to %s: generate them in separate runs, each with its "+
 				"own -output-dir", other.From, a.From, dir)
 		case !token.IsIdentifier(a.GroupGo) || !token.IsExported(a.GroupGo):
-			return nil, fmt.Errorf("%s: the group %q is no Go identifier: add +groupGoName, as for client-gen", a.From, a.Group)
+			return nil, fmt.Errorf("%s: the group %q is not a Go identifier: add +groupGoName, as for client-gen", a.From,
+				a.Group)
 		}
 		byDir[dir] = a
 		in, g := path.Join(root, path.Dir(dir)), byName[a.GroupGo]

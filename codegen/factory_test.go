@@ -11,7 +11,7 @@ import (
 // A wrong combination of the flags of a factory is an error that names the flag.
 func TestFactoryFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"-listers x ./...":                                     "-listers says",
+		"-listers x ./...":                                     "-listers needs -factory",
 		"-factory example.com/client ./...":                    "-factory example.com/client does not end in /clientset/versioned: name the listers by -listers",
 		"-factory x/clientset/versioned -crd a.yaml":           "excludes -crd",
 		"-factory x/clientset/versioned -fields spec ./...":    "excludes -crd and -fields",
@@ -31,7 +31,7 @@ func TestFactoryFlags(t *testing.T) {
 	}
 }
 
-// The import path of a directory comes from the go.mod in it or above, also if the directory does not exist.
+// The import path of a directory follows from the go.mod in it or above, even if the directory does not exist.
 func TestImportPath(t *testing.T) {
 	top := t.TempDir()
 	if _, err := outputDir(top).importPath(); err == nil || !strings.Contains(err.Error(), "no go.mod") {
@@ -53,14 +53,14 @@ func TestImportPath(t *testing.T) {
 	}
 }
 
-// Groups that client-gen could not tell apart, or name, are errors that say what to add.
+// Groups that client-gen could not distinguish, or name, are errors that say what to add.
 func TestFactoryGroups(t *testing.T) {
 	kinds := []kind{{Name: "Widget", CanGet: true, Labeled: true}}
 	shop := &api{Group: "shop.a.com", GroupGo: "Shop", Version: "v1", Dir: "shop/v1", From: "a/shop/v1", Kinds: kinds}
 	for want, apis := range map[string][]*api{
 		"a/shop/v1 and b/shop/v2 would both be Shop(): add +groupGoName": {shop,
 			{Group: "shop.b.com", GroupGo: "Shop", Version: "v2", Dir: "shop/v2", From: "b/shop/v2", Kinds: kinds}},
-		"is no Go identifier: add +groupGoName": {
+		"is not a Go identifier: add +groupGoName": {
 			{Group: "my-shop.com", GroupGo: "My-shop", Version: "v1", Dir: "my-shop/v1", From: "my-shop/v1", Kinds: kinds}},
 		"a/shop/v1 and b/shop/v1 would both be written to shop/v1": {shop,
 			{Group: "shop.b.com", GroupGo: "ShopB", Version: "v1", Dir: "shopb/v1", From: "b/shop/v1", Kinds: kinds}},

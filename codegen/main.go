@@ -63,7 +63,7 @@ type options struct {
 	cluster    clusterFlags
 	fields     fieldFlags
 	indexes    []*indexFlag
-	notes      []string // what is left out, filled in by load
+	notes      []string // about types that are left out, filled in by load
 	copied     []string // the packages that an earlier run with -deepcopy may have written to, filled in by load
 }
 
@@ -280,7 +280,7 @@ func (o *options) load() (apis []*api, err error) {
 	}
 	for name := range o.fields {
 		if name != "" && !slices.ContainsFunc(apis, func(a *api) bool { return a.has(name) }) {
-			return nil, fmt.Errorf("-fields %s: no kind has this name; there is %s", name, kindNames(apis))
+			return nil, fmt.Errorf("-fields %s: no kind has this name; the kinds are %s", name, kindNames(apis))
 		}
 	}
 	var errs []error
@@ -300,7 +300,7 @@ func (o *options) load() (apis []*api, err error) {
 		case len(flag.failed) > 0:
 			errs = append(errs, flag.failed.err())
 		case !slices.ContainsFunc(apis, func(a *api) bool { return a.has(flag.kind) }):
-			errs = append(errs, fmt.Errorf("-index %s:%s=%s: there is no kind %[1]s; there is %s",
+			errs = append(errs, fmt.Errorf("-index %s:%s=%s: no kind has this name; the kinds are %s",
 				flag.kind, flag.name, flag.path, kindNames(apis)))
 		}
 	}

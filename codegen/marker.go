@@ -11,7 +11,7 @@ import (
 type marker struct {
 	name  string // "genclient:onlyVerbs"
 	value string // "get,list"
-	has   bool   // there is a value, possibly empty
+	has   bool   // it has a value, possibly empty
 	pos   token.Position
 }
 

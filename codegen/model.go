@@ -39,12 +39,12 @@ type kind struct {
 	Resource   string        // in the URL: "networkpolicies"
 	Namespaced bool          // false for a cluster-scoped resource
 	Stored     bool          // this is the storage version
-	RootOnly   bool          // only +kubebuilder:object:root=true requests it, which other objects have too
+	RootOnly   bool          // only +kubebuilder:object:root=true requests it, a marker that other objects have, too
 	CanGet     bool          // the server supports get, so lister-gen would write a lister
 	Labeled    bool          // the Go type has GetLabels, which listers need
 	Indexes    []index       // sorted by name
 	Lister     *clientLister // of lister-gen, with -compat and -listers
-	List       string        // the list type, if Decls has it
+	List       string        // the list type, if Decls contains it
 	object     types.Type
 	pos        token.Position
 }
@@ -85,14 +85,14 @@ const (
 	fieldStep stepKind = iota // .field
 	derefStep                 // through a pointer; nil ends the path
 	eachStep                  // each element of a slice, array or map
-	entryStep                 // the entry of a map; there may be none
+	entryStep                 // an entry of a map, which may be absent
 )
 
-// goType is a type expression. It has the import paths of packages in guillemets, "«k8s.io/api/core/v1».PodPhase",
+// goType is a type expression. It contains the import paths of packages in guillemets, "«k8s.io/api/core/v1».PodPhase",
 // which the printer replaces by the names of its imports. A type of the generated package has no path.
 type goType string
 
-// qualify returns the goType of a type of the package with that path.
+// qualify returns the goType of a type of the package with the import path.
 func qualify(path, name string) goType { return goType("«" + path + "»." + name) }
 
 // sort makes the output independent of the order in which things were found.
@@ -132,7 +132,8 @@ func (a *api) check() error {
 		}
 		for i, x := range k.Indexes {
 			if i > 0 && k.Indexes[i-1].Name == x.Name {
-				errs.add(x.pos, k.Name, x.mark.String(), "there is another index By%s at %s", x.Name, position(k.Indexes[i-1].pos))
+				errs.add(x.pos, k.Name, x.mark.String(), "another index By%s is at %s", x.Name,
+					position(k.Indexes[i-1].pos))
 			}
 		}
 	}
@@ -153,7 +154,7 @@ func (k *kind) declaredNames() []string {
 	}
 }
 
-// has reports whether there is a kind of that name.
+// has reports whether a has a kind called name.
 func (a *api) has(name string) bool {
 	return slices.ContainsFunc(a.Kinds, func(k kind) bool { return k.Name == name })
 }

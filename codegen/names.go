@@ -47,7 +47,7 @@ func (p plurals) of(kind string) string {
 	return kind + "s"
 }
 
-// isExportedName reports whether a package can export something of that name.
+// isExportedName reports whether a package can export a declaration of that name.
 func isExportedName(name string) bool { return token.IsExported(name) && token.IsIdentifier(name) }
 
 func upperFirst(s string) string {
@@ -101,8 +101,8 @@ func (n *namer) unique(name string) string {
 }
 
 // fieldNames returns the Go names of fields with these sorted JSON names. A field whose name is unique gets it first,
-// so that clashes of other fields do not change it. Of type and Type, the first is Type, so that a property with an
-// unusual name does not change that of another.
+// so that clashes of other fields do not change it. Of the properties type and Type, type gets the name Type, so that a
+// property with an unusual name does not change the name of another.
 func fieldNames(jsonNames []string, taken *namer) map[string]string {
 	count := map[string]int{}
 	for _, json := range jsonNames {

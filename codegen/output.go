@@ -21,7 +21,7 @@ func (d outputDir) path(name string) string {
 	return filepath.Join(string(d), filepath.FromSlash(name))
 }
 
-// relative returns the name of a file, which may be outside of d.
+// relative returns the name of a file relative to d. The file may be outside of d.
 func (d outputDir) relative(file string) (string, error) {
 	dir, err := filepath.Abs(string(d))
 	if err != nil {
@@ -31,14 +31,14 @@ func (d outputDir) relative(file string) (string, error) {
 	return filepath.ToSlash(name), err
 }
 
-// has reports whether there is a file of that name.
+// has reports whether a file exists.
 func (d outputDir) has(name string) bool {
 	_, err := os.Stat(d.path(name))
 	return err == nil
 }
 
 // write writes the files that are new or differ. It removes files that an earlier run of codegen wrote and that are not
-// in files: below d, and those with the names of others.
+// in files: those below d, and those that others names.
 func (d outputDir) write(files map[string][]byte, others ...string) error {
 	stale, err := d.stale(files, others...)
 	if err != nil {
@@ -89,10 +89,11 @@ func (d outputDir) check(files map[string][]byte, others ...string) error {
 // staleFiles are the names of files that write would change.
 type staleFiles struct {
 	missing, differ []string
-	left            []string // of an earlier run, and not to be written by this one
+	left            []string // written by an earlier run, and not by this one
 }
 
-// stale returns what write would change. It fails for a file that somebody wrote by hand where codegen would write.
+// stale returns the files that write would change. It returns an error if write would overwrite a file that somebody
+// wrote by hand.
 func (d outputDir) stale(files map[string][]byte, others ...string) (stale staleFiles, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		have, err := os.ReadFile(d.path(name))
@@ -148,8 +149,8 @@ func (d outputDir) stale(files map[string][]byte, others ...string) (stale stale
 // runsCodegen matches a comment that runs codegen.
 var runsCodegen = regexp.MustCompile(`(?m)^//go:generate .*\bcodegen\b`)
 
-// hasRunOfItsOwn reports whether a file in a directory says how to run codegen there. What is in the directory is then
-// that run's.
+// hasRunOfItsOwn reports whether a file in a directory says how to run codegen there. The files in the directory then
+// belong to that run.
 func hasRunOfItsOwn(dir string) bool {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 	return slices.ContainsFunc(files, func(file string) bool {

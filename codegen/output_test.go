@@ -56,7 +56,7 @@ func TestOutputDir(t *testing.T) {
 	}
 }
 
-// A run leaves alone what another run generates below its directory.
+// A run leaves alone the files that another run generates below its directory.
 func TestOtherRunsFilesStay(t *testing.T) {
 	dir := outputDir(t.TempDir())
 	generated := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
@@ -81,7 +81,7 @@ func TestOtherRunsFilesStay(t *testing.T) {
 	}
 }
 
-// A file that somebody wrote by hand is neither overwritten nor reported as out of date.
+// codegen neither overwrites a file that somebody wrote by hand, nor reports it as out of date.
 func TestHandWrittenFileStays(t *testing.T) {
 	dir := outputDir(t.TempDir())
 	own := []byte("package v1\n\n// Code that no generator wrote.\n")
@@ -104,7 +104,7 @@ func TestHandWrittenFileStays(t *testing.T) {
 	}
 }
 
-// -check tells files that are missing from those that differ and those that are no longer generated.
+// -check distinguishes files that are missing, that differ, and that are no longer generated.
 func TestCheckTellsMissingFromStale(t *testing.T) {
 	dir := outputDir(t.TempDir())
 	text := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
@@ -149,14 +149,14 @@ func TestFlags(t *testing.T) {
 		{"./nowhere/...", "nowhere"},
 		{"fmt", "no type in fmt has one of the markers"},
 		{"fmt -check", "-check follows a package or file: flags come first"},
-		{"-crd testdata/crdfields/widgets.yaml -fields Thing:spec", "-fields Thing: no kind has this name; there is Widget"},
+		{"-crd testdata/crdfields/widgets.yaml -fields Thing:spec", "-fields Thing: no kind has this name; the kinds are Widget"},
 		{"-crd testdata/crdfields/widgets.yaml -fields Widget:", "want paths like spec.nodeName"},
 		{"-crd testdata/crdfields/widgets.yaml -fields spec.factory -index Widget:Factory=spec.factory", `type WidgetSpec: -fields: spec.factory: WidgetSpecSpec has no "factory"; it has a`},
 		{"-crd testdata/crdfields/widgets.yaml -fields Widget:spec.factory -index Widget:Factory=spec.factory", "type Widget of shop.example.com/v1: -index: indexes are methods of the lister, which needs metadata.labels"},
 		{"-crd testdata/crdfields/widgets.yaml -index Widget:Factory=spec.nowhere", `type Widget of shop.example.com/v1: -index: spec.nowhere: WidgetSpec2 has no "nowhere"; it has anyValues, anything, bare, `},
-		{"-crd testdata/crdfields/widgets.yaml -index Thing:Node=spec.node", "-index Thing:Node=spec.node: there is no kind Thing; there is "},
+		{"-crd testdata/crdfields/widgets.yaml -index Thing:Node=spec.node", "-index Thing:Node=spec.node: no kind has this name; the kinds are Widget"},
 		{"-exclude excluded.shop.example.com -crd testdata/crd/widgets.yaml -index Widget:Node=spec.nowhere", "type Widget of shop.example.com/v1alpha1: -index: spec.nowhere: "},
-		{"-index Widget:Color=spec.color ./testdata/fields/...", "-index Widget:Color=spec.color: there is no kind Widget; there is "},
+		{"-index Widget:Color=spec.color ./testdata/fields/...", "-index Widget:Color=spec.color: no kind has this name; the kinds are "},
 		{"-index Thing:Table=spec.depth ./testdata/fields/...", `spec.depth: v1.ThingSpec has no "depth"; it has Labels, any, deep`},
 		{"-index Thing:Table=spec.labels.node ./testdata/fields/...", `it has Labels, which is its name in JSON, too, because the field has no json tag`},
 		{"-apply -fields spec ./...", "-apply takes types with all of their fields, so it excludes -fields and -factory"},

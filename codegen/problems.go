@@ -11,8 +11,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// problems are what is wrong with a Go package, each said once. syntax has the errors of the parser, which hide types;
-// others has the rest.
+// problems are the errors in a Go package, each listed once. syntax holds the errors of the parser, which hide types;
+// others holds the rest.
 type problems struct{ syntax, others []string }
 
 // problemsOf returns the problems of a package. The go command reports some of them, too, in a form of its own.

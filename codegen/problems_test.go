@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An error in a package is said once, with a file and a line where it has one.
+// An error in a package is reported once, with a file and a line where it has one.
 func TestProblems(t *testing.T) {
 	for name, test := range map[string]struct{ args, source, want string }{
 		"a missing folder": {"./nowhere", "package v1\n", "directory not found"},
@@ -49,7 +49,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// If go.sum lacks lines, the error names what needs them, and the command that adds them.
+// If go.sum lacks lines, the error names the package that needs them, and the command that adds them.
 func TestMissingSums(t *testing.T) {
 	inModule(t, map[string]string{
 		"go.mod":   "module example.com/shop\n\ngo 1.26\n\nrequire k8s.io/apimachinery v0.35.0\n",

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// isMessage reports whether a type is a protobuf message by itself, and not because it embeds one.
+// isMessage reports whether a type itself is a protobuf message, and does not only embed one.
 func isMessage(t types.Type) bool { return hasOwnMethod(t, "Unmarshal") }
 
 // readsProtobuf marks decls, the types of one slim type, as decodable from protobuf. It does nothing unless every field

@@ -43,7 +43,8 @@ func recursiveModule(field, decls, parts string) map[string]string {
 	}
 }
 
-// A type that contains itself ends in a copy or in an error of -deepcopy. Without the flag, it is a type as any other.
+// A type that contains itself ends in a copy or in an error of -deepcopy. Without the flag, it is a type like any
+// other.
 func TestRecursiveTypes(t *testing.T) {
 	for name, test := range recursive {
 		t.Run(name, func(t *testing.T) {

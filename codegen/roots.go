@@ -15,9 +15,9 @@ import (
 
 // The marker +kubebuilder:object:root=true says that a type is a runtime.Object. Most of them are resources, and some
 // are not: parts of other objects, answers of an aggregated API, or types of an API that is gone. This file tells them
-// apart by what surrounds the type.
+// apart by the code and the CRDs around the type.
 
-// resourceMarkers are those that only the type of a resource has.
+// resourceMarkers are the markers that only the type of a resource has.
 var resourceMarkers = []string{"kubebuilder:subresource", "kubebuilder:printcolumn", "kubebuilder:storageversion",
 	"kubebuilder:selectablefield", "kubebuilder:deprecatedversion", "kubebuilder:metadata"}
 
@@ -30,7 +30,7 @@ func (ms markers) ofResource() bool {
 	})
 }
 
-// leaveOut removes the kinds that are objects, but no resources, and says why.
+// leaveOut removes the kinds that are objects, but not resources, and notes why.
 func (p *apiPackage) leaveOut(a *api, why func(k *kind) string) {
 	a.Kinds = slices.DeleteFunc(a.Kinds, func(k kind) bool {
 		if !k.RootOnly {
@@ -45,7 +45,7 @@ func (p *apiPackage) leaveOut(a *api, why func(k *kind) string) {
 	})
 }
 
-// outside returns why the package treats a kind as no resource; "" if it may be one.
+// outside returns why the package shows that a kind is not a resource, or "" if it may be one.
 func (p *apiPackage) outside(k *kind) string {
 	if !isList(p.Types.Scope().Lookup(k.Name + "List")) {
 		return fmt.Sprintf("it has no list type %sList", k.Name)
@@ -56,7 +56,8 @@ func (p *apiPackage) outside(k *kind) string {
 	return ""
 }
 
-// undefined returns why the CRDs of a kind's module say that it is no resource; "" if it may be one.
+// undefined returns a function that returns why the CRDs of a kind's module show that the kind is not a resource, or ""
+// if it may be one.
 func (p *apiPackage) undefined(group string) func(k *kind) string {
 	return func(k *kind) string {
 		if p.Module == nil || p.Module.Dir == "" {
@@ -155,7 +156,7 @@ func (s *goSource) definedIn(dir string) map[string]bool {
 	filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil // an unreadable folder has no CRDs for us
+			return nil // skip unreadable files and folders
 		case entry.IsDir():
 			if file != dir && isForeign(file) {
 				return filepath.SkipDir

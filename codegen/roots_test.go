@@ -54,7 +54,7 @@ spec:
     plural: widgets
 `
 
-// Where the module has CRDs, a type with only +kubebuilder:object:root=true is a resource if it has one.
+// If the module has CRDs, a type with only +kubebuilder:object:root=true is a resource if one of them defines it.
 func TestRootsByCRDs(t *testing.T) {
 	helm := "{{- if .Values.crds }}\n" + strings.ReplaceAll(shopCRD, "Widget\n", "Chart\n") + "{{ end }}\n"
 	for name, test := range map[string]struct {

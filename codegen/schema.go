@@ -51,7 +51,7 @@ func (s *schemaOrBool) UnmarshalJSON(raw []byte) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(raw, &s.schema)
 }
 
-// knownTypes are the Go types of the API machinery that schemas can stand for.
+// knownTypes are the Go types of the API machinery that schemas can describe.
 type knownTypes struct {
 	typeMeta, objectMeta, listMeta, condition, labelSelector, time types.Type
 	raw, intOrString, quantity                                     types.Type

@@ -67,7 +67,7 @@ func (a *api) slim(flags fieldFlags) error {
 		k := &a.Kinds[i]
 		s := &slimmer{names: names}
 		if err := s.kind(k, flags.of(k.Name)); err != nil {
-			return err // it worked without
+			return err // cannot happen: it has worked above
 		}
 		a.Decls = append(a.Decls, s.decls...)
 		var indexes []index // key functions take the full object, and paths may need a removed field
@@ -269,7 +269,7 @@ func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (typ
 			return nil, err
 		}
 		if _, isPointer := elem.Underlying().(*types.Pointer); !isPointer {
-			elem = types.NewPointer(elem) // nil means that there is no such entry
+			elem = types.NewPointer(elem) // nil means that the map has no such entry
 		}
 		fields = append(fields, types.NewField(token.NoPos, generated, goNames[key], elem, false))
 		tags = append(tags, fmt.Sprintf(`json:"%s,omitempty"`, key))
@@ -287,9 +287,9 @@ type jsonField struct {
 	protobuf string     // its protobuf tag, if it is a field of the message itself
 }
 
-// jsonFields returns the fields that JSON has of a struct, or of what a pointer to a struct points to. As in
-// encoding/json, a field hides those of its name that are inlined more deeply. Of several at one depth, the one whose
-// tag has the name counts; if that is none or several, JSON has no field of that name.
+// jsonFields returns the JSON fields of a struct, or of the struct that a pointer points to. As in encoding/json, a
+// field hides those of its name that are inlined more deeply. Of several at one depth, JSON contains the one whose tag
+// has the name, and none if no tag or several tags do.
 func jsonFields(t types.Type) (fields []jsonField) {
 	level, seen, hidden := []inlined{{Struct: structOf(t)}}, map[*types.Struct]bool{nil: true}, map[string]bool{}
 	for len(level) > 0 {

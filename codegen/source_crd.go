@@ -99,7 +99,7 @@ func (d *definition) check() error {
 		bad("spec.names.plural", "%q is not a valid resource name", d.Spec.Names.Plural)
 	}
 	if len(d.Spec.Versions) == 0 {
-		bad("spec.versions", "there are no versions")
+		bad("spec.versions", "the definition has no versions")
 	}
 	for i, v := range d.Spec.Versions {
 		field := fmt.Sprintf("spec.versions[%d]", i)
@@ -311,7 +311,7 @@ func definitionsIn(raw []byte, pos token.Position) ([]*definition, error) {
 	return []*definition{d}, nil
 }
 
-// decodeDefinition returns a definition, which an error names as far as it could be decoded.
+// decodeDefinition decodes a definition. Its error names the definition as far as it could be decoded.
 func decodeDefinition(raw []byte, pos token.Position) (*definition, error) {
 	d := &definition{pos: pos}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, d); err != nil {

@@ -25,7 +25,7 @@ type goSource struct {
 	exclude map[string]bool            // "import/path.Kind"
 	copies  bool                       // find the types that get deep copies
 	dirs    []string                   // of the packages that may have deep copies: those of the main module
-	notes   []string                   // what is left out, for the user
+	notes   []string                   // about types that are left out, for the user
 	defined map[string]map[string]bool // the kinds that have CRDs, by directory of the module; see definedIn
 }
 
@@ -46,7 +46,7 @@ func (s *goSource) load(patterns []string) ([]*api, error) {
 	var errs []error
 	for _, pkg := range pkgs {
 		wrong := problemsOf(pkg)
-		if len(wrong.syntax) > 0 { // there may be types behind
+		if len(wrong.syntax) > 0 { // they may hide types
 			errs = append(errs, errorList(wrong.syntax).err())
 			continue
 		}

@@ -116,7 +116,7 @@ func (p *apiPackage) fieldIndex(k *kind, field *types.Var, steps []pathStep, wha
 	}
 }
 
-// elements extends the steps of a marked field to its elements. It stops at a type that has itself as its elements.
+// elements extends the steps of a marked field to its elements. It stops at a type whose elements are of the same type.
 func elements(t types.Type, steps []pathStep, what string) (types.Type, []pathStep, string) {
 	for within := []types.Type{}; !isWithin(t, within); {
 		within = append(within, t)
@@ -220,8 +220,8 @@ func findField(t types.Type, name string) (*types.Var, []pathStep) {
 	return nil, nil
 }
 
-// fieldsOf returns the names of the fields of t, for messages: those in JSON. If one of them is wanted but for its
-// capitals, it says why.
+// fieldsOf returns the JSON names of the fields of t, for messages. If wanted differs from one only in its capitals,
+// fieldsOf explains that name.
 func fieldsOf(t types.Type, wanted string) string {
 	var names []string
 	for _, f := range jsonFields(t) {

@@ -50,7 +50,7 @@ func (c *Config) live(r *http.Request) (checks []check) {
 	return append(checks, own(c.LiveChecks, r)...)
 }
 
-// own returns the results of checks that the program adds.
+// own returns the results of the program's own checks.
 func own(checks []Check, r *http.Request) (results []check) {
 	for _, c := range checks {
 		result := check{name: c.Name}
@@ -73,7 +73,7 @@ func (c *Config) informers() (all []informer.InformerStatus) {
 	return all
 }
 
-// synced says what the store of an informer lacks.
+// synced describes the reflectors of an informer that has not synced. It returns "" if the informer has synced.
 func synced(s informer.InformerStatus) string {
 	if s.Synced {
 		return ""
@@ -85,8 +85,8 @@ func synced(s informer.InformerStatus) string {
 	return strings.Join(failures, "; ")
 }
 
-// watching says which watches are down for longer than limit, or open without a resource version for longer than age. A
-// resource that the server does not serve has none, nor has an optional selection that the server refuses.
+// watching describes the watches that have been down for longer than limit, or have received no resource version for
+// longer than age. It skips a resource that the server does not serve, and an optional selection that it refuses.
 func watching(s informer.InformerStatus, limit, age time.Duration) string {
 	var failures []string
 	for i, r := range s.Reflectors {
@@ -108,7 +108,7 @@ func watching(s informer.InformerStatus, limit, age time.Duration) string {
 	return strings.Join(failures, "; ")
 }
 
-// handling says which handlers have been in one call for longer than limit.
+// handling names the handlers that have been in one call for longer than limit.
 func handling(s informer.InformerStatus, limit time.Duration) string {
 	var failures []string
 	for _, h := range s.Handlers {
@@ -120,7 +120,7 @@ func handling(s informer.InformerStatus, limit time.Duration) string {
 	return strings.Join(failures, "; ")
 }
 
-// progressing says that a key has been in work for longer than limit.
+// progressing returns a failure if a key has been in work for longer than limit.
 func progressing(s informer.QueueStatus, limit time.Duration) string {
 	if s.LongestRunning <= limit {
 		return ""
@@ -128,8 +128,8 @@ func progressing(s informer.QueueStatus, limit time.Duration) string {
 	return fmt.Sprintf("a key in work for %v, %d in work, %d ready", round(s.LongestRunning), s.InWork, readyKeys(s))
 }
 
-// taken says that a key has been ready for longer than limit while no key is in work. Before its first key was done, a
-// queue may wait for a worker, as that of a controller whose sources have not synced does.
+// taken returns a failure if a key has been ready for longer than limit while no key is in work. It passes a queue that
+// has done no key: its controller may wait until its sources have synced.
 func taken(s informer.QueueStatus, limit time.Duration) string {
 	if s.LongestReady <= limit || s.InWork > 0 || s.Works.Count == 0 {
 		return ""
@@ -157,7 +157,7 @@ func describe(r informer.ReflectorStatus) string {
 	return text
 }
 
-// class returns what may be shown of an error. Its text may come from the server, a proxy or a login plugin.
+// class classifies an error without its text, which may come from the server, a proxy or a login plugin.
 func class(err error) string {
 	var answer apierrors.APIStatus
 	var decoding *informer.DecodeError

@@ -10,7 +10,7 @@
 //
 // Readiness says whether the stores can be read. It fails when a restart would not help:
 //
-//	informer/<resource>/synced      the store does not have the whole collection yet
+//	informer/<resource>/synced      the store has not received the whole collection
 //	informer/<resource>/watch       no watch has been open for longer than Config.MaxNoWatch, or an open one has received no
 //	                                resource version for longer than Config.MaxVersionAge
 //
@@ -23,16 +23,16 @@
 //
 // Config.ReadyChecks and Config.LiveChecks add checks of your own.
 //
-// A key that waits is no failure: a replica that is not the leader adds keys to its queue, and reconciles none. So an
+// A waiting key is not a failure: a replica that is not the leader adds keys to its queue, and reconciles none. So an
 // outage of the API server makes a program unready, but never restarts it.
 //
-// Config.MaxVersionAge and Config.MaxReady are limits without a default. With MaxReady, a key that waits is a failure
-// if no key of the queue is in work. Even then, the queue of a controller passes while Run is not under way, and until
-// its first key was done, as long as its sources have not synced.
+// Config.MaxVersionAge and Config.MaxReady are limits without a default. With MaxReady, a waiting key is a failure if
+// no key of the queue is in work. Even then, a queue passes until its first key is done, because its sources may not
+// have synced, and that of a controller while Run is not under way.
 //
 // The handlers answer like /readyz and /livez of Kubernetes: 200 and "ok", or 500. To callers that Config.Authorize
 // admits, ?verbose, or a failure, shows one line for each check: "[+]name ok" or "[-]name failed: reason". Other
-// callers see only whether the program is ready or live. No line has the content of an object, its name, a message of
-// the server or a credential. It has resources, selectors and namespaces, the names of handlers, queues and
-// controllers, and the HTTP status of the last failed request. Informer.Status and the log have the whole error.
+// callers see only whether the program is ready or live. No line contains the content of an object, its name, a message
+// of the server or a credential. Lines contain resources, selectors and namespaces, the names of handlers, queues and
+// controllers, and the HTTP status of the last failed request. Informer.Status and the log contain the whole error.
 package health

@@ -31,9 +31,9 @@ type Config struct {
 	// MaxHandlerCall is how long a call of a handler, or an iteration of Informer.Changes, may take. Zero means 5 minutes.
 	// Negative means no limit.
 	MaxHandlerCall time.Duration
-	// MaxReady is how long a key may be ready while no key of its queue is in work. It applies to a queue that has done a
-	// key, and to that of a controller only while Run is under way. Zero or negative means no limit: a queue without a
-	// Controller may belong to a replica that is not the leader any more.
+	// MaxReady is how long a key may be ready while no key of its queue is in work. It applies to a queue that has done
+	// a key. The queue of a controller passes while Run is not under way. Zero or negative means no limit: a queue
+	// without a Controller may belong to a replica that is not the leader any more.
 	MaxReady time.Duration
 	// MaxWork is how long a key may be in work. It should exceed Controller.Timeout. Zero means 5 minutes. Negative means
 	// no limit.
@@ -44,8 +44,7 @@ type Config struct {
 	Authorize func(*http.Request) bool
 }
 
-// Check is a check of your own. Those of controller-runtime's webhook server and certificate watcher fit, as
-// StartedChecker does.
+// Check is a check of your own. Checks of controller-runtime fit, such as StartedChecker of its webhook server.
 type Check struct {
 	// Name names the check, such as "webhook".
 	Name string
@@ -70,11 +69,11 @@ func optional(configured time.Duration) time.Duration {
 	return limit(cmp.Or(configured, -1))
 }
 
-// Ready returns the handler for /readyz. It says whether every informer has synced, and has a watch. Without informers,
-// it says ok.
+// Ready returns the handler for /readyz. It reports whether every informer has synced, and has a watch. Without
+// informers, it passes.
 func Ready(config Config) http.Handler { return &handler{config, "readyz", (*Config).ready} }
 
-// Live returns the handler for /livez. It says whether the handlers and queues make progress.
+// Live returns the handler for /livez. It reports whether the handlers and queues make progress.
 func Live(config Config) http.Handler { return &handler{config, "livez", (*Config).live} }
 
 // handler answers a probe.

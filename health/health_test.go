@@ -23,7 +23,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// secret is in errors and objects. No answer may have it.
+// secret is in errors and objects. No answer may contain it.
 const secret = "hunter2"
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))

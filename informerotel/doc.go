@@ -33,10 +33,10 @@
 //	reconcile.key             the key, as fmt.Sprint formats it
 //	error.type                the kind of the failure
 //
-// # What a span never has
+// # What a span never contains
 //
-// A span has neither an object nor the text of an error, which may quote an object or a message of the server.
+// A span contains neither an object nor the text of an error, which may quote an object or a message of the server.
 // error.type is the status code of an API error such as "409"; "timeout" or "canceled"; otherwise the Go type of the
-// error, or "_OTHER". The log of the program has the whole error. With Config.OmitNames, a span has no name of an
-// object either.
+// error, or "_OTHER". The log of the program contains the whole error. With Config.OmitNames, a span contains no name
+// of an object either.
 package informerotel

@@ -18,7 +18,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Config says where spans go, and what they have.
+// Config says where spans go, and what they contain.
 type Config struct {
 	// Provider makes the spans. Nil means otel.GetTracerProvider.
 	Provider trace.TracerProvider
@@ -131,7 +131,7 @@ func fail(span trace.Span, kind string) {
 	span.SetStatus(codes.Error, kind)
 }
 
-// kindOf returns what a span has of an error: never its text.
+// kindOf returns the value of error.type for an error: never its text.
 func kindOf(err error) string {
 	var status apierrors.APIStatus
 	var timeout interface{ Timeout() bool }

@@ -30,7 +30,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// secret is in objects and in messages of the server. No span may have it.
+// secret is in objects and in messages of the server. No span may contain it.
 const secret = "hunter2"
 
 var (
@@ -87,7 +87,7 @@ func (r *rig) remember(next http.Handler) http.Handler {
 	})
 }
 
-// named returns the span with the name.
+// named returns the span with a name.
 func (r *rig) named(name string) tracetest.SpanStub {
 	r.Helper()
 	synctest.Wait()
@@ -197,7 +197,7 @@ func TestDiscovery(t *testing.T) {
 	})
 }
 
-// A failed request has the kind of its failure, and not the text.
+// The span of a failed request contains the kind of the failure, not its text.
 func TestFailures(t *testing.T) {
 	for kind, test := range map[string]struct {
 		fault informertest.Fault
@@ -226,7 +226,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A request without a response has no status code.
+// The span of a request without a response has no status code.
 func TestNoResponse(t *testing.T) {
 	inRig(t, informerotel.Config{OmitNames: true}, func(r *rig) {
 		r.server.Stop()
@@ -276,7 +276,7 @@ type ownError struct{}
 
 func (*ownError) Error() string { return secret }
 
-// A failed reconcile has the kind of its error, and no name if the configuration says so.
+// The span of a failed reconcile contains the kind of the error, and no name if the configuration omits names.
 func TestFailedReconciles(t *testing.T) {
 	for kind, err := range map[string]error{
 		"409":                          fmt.Errorf("update %s: %w", secret, apierrors.NewConflict(corev1.Resource("pods"), secret, errors.New(secret))),

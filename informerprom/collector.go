@@ -21,12 +21,12 @@ type Config struct {
 	Informers []func() informer.InformerStatus
 	// Groups are the Status methods of groups. Informers that join later are collected, too.
 	Groups []func() []informer.InformerStatus
-	// Controllers are the Status methods of controllers. They have the status of their queues.
+	// Controllers are the Status methods of controllers. They include the status of their queues.
 	Controllers []func() informer.ControllerStatus
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() informer.QueueStatus
-	// Clients are the Status methods of clients. A client and those that its WithTracer returned have one status, so give
-	// one of them only.
+	// Clients are the Status methods of clients. A client and those that its WithTracer returned share one status, so
+	// give only one of them.
 	Clients []func() informer.ClientStatus
 	// Electors are the Status methods of electors of package leader.
 	Electors []func() leader.Status
@@ -40,14 +40,14 @@ type Config struct {
 type Collector struct {
 	mu      sync.Mutex // protects the fields below
 	configs []*Config
-	page    *page // that of the last scrape; nil during a scrape, and before the first
+	page    *page // of the last scrape; nil during a scrape, and before the first
 }
 
-// New returns a collector for config. [Collector.Add] adds what is created later, or ends before the collector.
+// New returns a collector for config. [Collector.Add] adds sources that are created later, or end before the collector.
 func New(config Config) *Collector { return &Collector{configs: []*Config{&config}} }
 
-// Add adds config. The returned function removes it: later scrapes neither call its functions nor have its series. Add
-// does not wait for a scrape under way, which may still call them. Removing again does nothing.
+// Add adds config. The returned function removes it: later scrapes neither call its functions nor contain its series.
+// Add does not wait for a scrape under way, which may still call them. Removing again does nothing.
 func (c *Collector) Add(config Config) (remove func()) {
 	added := &config
 	c.mu.Lock()

@@ -35,7 +35,7 @@ var (
 // fixed returns a function that returns v.
 func fixed[T any](v T) func() T { return func() T { return v } }
 
-// registryOf returns a registry that has only c, and checks what it collects.
+// registryOf returns a registry that contains only c, and checks its metrics.
 func registryOf(c prometheus.Collector) *prometheus.Registry {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
@@ -60,7 +60,7 @@ func expect(t *testing.T, registry prometheus.Gatherer, page string, names ...st
 	}
 }
 
-// durations returns a histogram with n times a millisecond, a minute, and an hour, which no bucket has.
+// durations returns a histogram with n times a millisecond, a minute, and an hour, which exceeds all buckets.
 func durations(n uint64) (d informer.Durations) {
 	for i, bound := range informer.DurationBounds() {
 		if bound == 1024*time.Microsecond || bound == 1048576*64*time.Microsecond {
@@ -149,7 +149,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// A removed configuration has no series, and the others keep theirs.
+// The series of a removed configuration end, and the others stay.
 func TestRemoveEndsSeries(t *testing.T) {
 	c := informerprom.New(informerprom.Config{Queues: []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs"})}})
 	registry := registryOf(c)

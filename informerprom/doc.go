@@ -17,7 +17,7 @@
 //
 // # Informers
 //
-// These have the labels name (Config.Name), group, version and resource:
+// The metrics of informers have the labels name (Config.Name), group, version and resource:
 //
 //	informer_synced                   1 if the store has received the whole collection
 //	informer_objects                  objects in the store
@@ -27,7 +27,8 @@
 //	informer_blocked_reflectors       reflectors that wait because that queue is full
 //	informer_store_resource_version   the 15 least significant digits of the resource version of the store
 //
-// So do the metrics of audits; see informer.Informer.Audit. The label result of the first is equal, different or failed:
+// The metrics of audits have the same labels; see informer.Informer.Audit. The first also has the label result, which
+// is equal, different or failed:
 //
 //	informer_audits_total                       audits by result; a failed one could not compare
 //	informer_audit_differences_total            objects that differed between the store and the server, in all audits
@@ -39,11 +40,11 @@
 //	informer_reflector_state              the number of reflectors in the state that the label state names
 //	informer_reflector_failures           consecutive failures, which determine the backoff
 //	informer_watch_open                   1 if a watch is open
-//	informer_no_watch_seconds             the time since which no watch has been open; 0 if one is open
+//	informer_no_watch_seconds             how long no watch has been open; 0 if one is open
 //	informer_last_error_timestamp_seconds the time of the last failure; no series if there was none
 //	informer_server_restores_total        how often the server went back in time, as after a restore from a backup
 //	informer_decode_errors_total          objects and events that could not be decoded
-//	informer_stale_objects                objects whose newest version could not be decoded: missing ones, and those of which the store has an older one
+//	informer_stale_objects                objects whose newest version could not be decoded: missing, or stored in an older version
 //	informer_resource_version_age_seconds the time since the reflector received its resource version; no series before the first
 //	informer_retry_seconds                the time until the next try after a failure; 0 if the reflector does not wait for it
 //	informer_received_bytes_total         bytes of the bodies of lists and watches, without compression
@@ -55,7 +56,7 @@
 // The label reason is one of informer.Reason: absent, audit, behind, ended, expired, failed, first, refused, restored,
 // shard, unclear or warm start.
 //
-// With Config.WarmStart of an informer, its reflectors also have these:
+// With Config.WarmStart of an informer, its reflectors also have these metrics:
 //
 //	informer_warm_start_loaded                  1 if the store began with the objects of a saved state
 //	informer_warm_start_saves_total             saves of the state
@@ -64,8 +65,8 @@
 //	informer_warm_start_saved_bytes             the size of the last saved state
 //	informer_warm_start_save_seconds            the time that the last save took
 //
-// These have the labels of client-go, name and watch_namespace. Here name is Config.Name and the resource, such as
-// "deployments.v1.apps":
+// These metrics have the labels of client-go, name and watch_namespace. Here name is Config.Name and the resource, such
+// as "deployments.v1.apps":
 //
 //	reflector_lists_total             requests that list; a streaming list is also a watch
 //	reflector_watches_total           requests that watch
@@ -84,15 +85,15 @@
 //
 // # Queues
 //
-// They have the labels name and controller, which is empty for a queue without a Controller. The label priority of the
-// depth is high, normal or low:
+// The metrics of queues have the labels name and controller, which is empty for a queue without a Controller. The label
+// priority of the depth is high, normal or low:
 //
 //	workqueue_depth                             ready keys
 //	workqueue_adds_total                        how often a key became ready
 //	workqueue_retries_total                     how often a key was added with a delay or rate-limited
 //	workqueue_unfinished_work_seconds           the total time that the keys in work have been in work
 //	workqueue_longest_running_processor_seconds the longest time that a key has been in work
-//	workqueue_queue_duration_seconds            a histogram of the time from a key being ready to its work
+//	workqueue_queue_duration_seconds            a histogram of the time from a key becoming ready to its work
 //	workqueue_work_duration_seconds             a histogram of the time that keys were in work
 //	informer_queue_oldest_ready_seconds         how long the oldest ready key that is not in work has been ready
 //	informer_queue_delayed_keys                 keys whose delay has not ended
@@ -103,7 +104,7 @@
 //
 // # Controllers
 //
-// They have the label controller:
+// The metrics of controllers have the label controller:
 //
 //	controller_runtime_reconcile_total                 reconciles, with the label result: success, requeue_after, requeue, error
 //	controller_runtime_reconcile_errors_total          reconciles that returned an error or panicked
@@ -114,16 +115,16 @@
 //	controller_runtime_active_workers                  reconciles under way
 //	informer_controller_running                        1 if Run is under way
 //	informer_controller_failing_keys                   keys whose latest reconcile failed
-//	informer_controller_own_writes_waiting_keys        keys that wait until the stores have what was written for them
-//	informer_controller_own_writes_expired_total       how often a key did not wait longer, because of the deadline
+//	informer_controller_own_writes_waiting_keys        keys that wait until the stores contain their writes
+//	informer_controller_own_writes_expired_total       how often a key was handed out at the deadline, before its writes
 //	informer_controller_own_writes_wait_seconds        a histogram of the time that keys waited; no series before
 //	informer_controller_last_success_timestamp_seconds the time of the last reconcile without an error; no series before
 //	informer_controller_last_error_timestamp_seconds   the time of the last reconcile that failed; no series before
 //
 // # Clients
 //
-// They have the label host, which is the host and port of the API server. The label code is "<error>" if there was no
-// response:
+// The metrics of clients have the label host, which is the host and port of the API server. The label code is "<error>"
+// if there was no response:
 //
 //	rest_client_requests_total                requests, with the labels code and method
 //	rest_client_request_duration_seconds      a histogram of the time until the header of the response, with the label verb
@@ -133,7 +134,7 @@
 //
 // # Electors
 //
-// They have the label name, which is the name of the Lease without its namespace:
+// The metrics of electors have the label name, which is the name of the Lease without its namespace:
 //
 //	leader_election_master_status                1 while this replica leads
 //	informer_leader_renewal_age_seconds          the time since the leader sent its last successful renewal; no series on other replicas
@@ -143,8 +144,8 @@
 //
 // # Replicas
 //
-// The replicas of package shard have the label shards, which is the namespace and the name of the group, such as
-// "kube-system/sites":
+// The metrics of replicas of package shard have the label shards, which is the namespace and the name of the group,
+// such as "kube-system/sites":
 //
 //	informer_shard_state                        1 for the state that the label state names: Idle, Joining, Member or Leaving
 //	informer_shard_replicas                     replicas that have a Lease in the group, as this one sees it
@@ -172,8 +173,8 @@
 // histograms from the status, and keeps none itself. For other buckets, or for a histogram by priority, use
 // QueueConfig.OnGet and QueueConfig.OnDone.
 //
-// There is no informer_processing_latency_seconds: it has the time that client-go takes to write an event into its
-// store, which a status does not have.
+// The metric informer_processing_latency_seconds, the time that client-go takes to write an event into its store, is
+// missing, because no status contains that time.
 //
 // # Equal labels
 //
@@ -183,9 +184,9 @@
 // which rate() takes for a restart. Use Config.Name and the names of controllers, queues and subscriptions to keep
 // sources apart.
 //
-// Labels have names that the program gives, resources, and namespaces of the configuration, never the name or namespace
-// of an object. Status codes that are not in the HTTP standard count as the first of their class. So the number of
-// series is bounded as long as those names are.
+// Labels contain names that the program gives, resources, and namespaces of the configuration, but never the name or
+// namespace of an object. Status codes that are not in the HTTP standard count as the first of their class. So the
+// number of series is bounded as long as those names are.
 //
 // # In a controller-runtime manager
 //
@@ -196,5 +197,5 @@
 //
 // # Alerts and dashboard
 //
-// The files alerts.yaml and dashboard.json have alert rules for Prometheus and a dashboard for Grafana.
+// The files alerts.yaml and dashboard.json contain alert rules for Prometheus and a dashboard for Grafana.
 package informerprom

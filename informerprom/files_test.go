@@ -84,7 +84,7 @@ func scraped(t *testing.T) (names []string) {
 	return names
 }
 
-// checkQuery fails the test unless query has metrics, and a program has all of them.
+// checkQuery fails the test unless query names metrics, and a program has all of them.
 func checkQuery(t *testing.T, where, query string, known []string) {
 	t.Helper()
 	names := metricsOf(query)
@@ -103,7 +103,7 @@ func checkQuery(t *testing.T, where, query string, known []string) {
 	}
 }
 
-// Each alert has metrics that a program has.
+// Each alert uses metrics that a program has.
 func TestAlerts(t *testing.T) {
 	content, err := os.ReadFile("alerts.yaml")
 	if err != nil {
@@ -138,7 +138,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// Each panel and variable of the dashboard has metrics that a program has.
+// Each panel and variable of the dashboard uses metrics that a program has.
 func TestDashboard(t *testing.T) {
 	content, err := os.ReadFile("dashboard.json")
 	if err != nil {
@@ -188,7 +188,7 @@ func TestMetricsOf(t *testing.T) {
 	}
 }
 
-// The package documentation has exactly the metrics of a program.
+// The package documentation lists exactly the metrics of a program.
 func TestDocumentationHasEachMetric(t *testing.T) {
 	source, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -13,7 +13,7 @@ type metric struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType       // zero for a histogram
 	labels []string                   // their names, at most maxLabels
-	merge  func(a, b float64) float64 // the value of a series that two sources have; nil for a histogram
+	merge  func(a, b float64) float64 // the value of a series that two sources share; nil for a histogram
 }
 
 // maxLabels is the largest number of labels of a metric.
@@ -40,8 +40,8 @@ var (
 	ofShardsState  = []string{"shards", "state"}
 )
 
-// metrics has each metric. A metric of client-go or controller-runtime has the help that it has there: a page with both
-// must have one help for a name.
+// metrics are all metrics. A metric of client-go or controller-runtime keeps its help text: a page with both must have
+// one help text for a name.
 var metrics []*metric
 
 // The metrics of informers.
@@ -76,7 +76,7 @@ var (
 		"Number of consecutive failures, which determines the backoff.", most, ofReflector)
 	reflectorWatchOpen = gauge("informer_watch_open", "Whether a watch is open: 1 or 0.", least, ofReflector)
 	reflectorNoWatch   = gauge("informer_no_watch_seconds",
-		"Time since which no watch has been open. 0 if one is open.", most, ofReflector)
+		"How long no watch has been open. 0 if one is open.", most, ofReflector)
 	reflectorLastError = gauge("informer_last_error_timestamp_seconds",
 		"Time of the last failure since the Unix epoch.", most, ofReflector)
 	reflectorRestored = counter("informer_server_restores_total",
@@ -185,11 +185,11 @@ var (
 	controllerFailing = gauge("informer_controller_failing_keys", "Number of keys whose latest reconcile failed.", sum,
 		ofController)
 	controllerAwaits = gauge("informer_controller_own_writes_waiting_keys",
-		"Number of keys that wait until the stores have what was written for them.", sum, ofController)
+		"Number of keys that wait until the stores contain their writes.", sum, ofController)
 	controllerExpired = counter("informer_controller_own_writes_expired_total",
-		"How often a key was handed out at the deadline, before the stores had what was written for it.", ofController)
+		"How often a key was handed out at the deadline, before the stores contained its writes.", ofController)
 	controllerAwaited = histogram("informer_controller_own_writes_wait_seconds",
-		"How long keys have waited until the stores had what was written for them.", ofController)
+		"How long keys have waited until the stores contained their writes.", ofController)
 	controllerSuccess = gauge("informer_controller_last_success_timestamp_seconds",
 		"Time of the last reconcile that returned no error since the Unix epoch.", most, ofController)
 	controllerError = gauge("informer_controller_last_error_timestamp_seconds",
@@ -252,7 +252,7 @@ func gauge(name, help string, merge func(a, b float64) float64, labels []string)
 	return newMetric(prometheus.GaugeValue, name, help, merge, labels)
 }
 
-// histogram defines a metric of a [informer.Durations]. The value of a series that two sources have is their sum.
+// histogram defines a metric of a [informer.Durations]. The value of a series that two sources share is their sum.
 func histogram(name, help string, labels []string) *metric {
 	return newMetric(0, name, help, nil, labels)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer/shard"
 )
 
-// page has the values of one scrape. The next scrape reuses it, so that a series makes its labels once. Only one scrape
+// page holds the values of one scrape. The next scrape reuses it, so each series makes its labels once. Only one scrape
 // may use it at a time.
 type page struct {
 	scrape uint64 // the number of the scrape
@@ -30,15 +30,15 @@ type series struct {
 type point struct {
 	metric    *metric
 	labels    []*dto.LabelPair
-	scrape    uint64 // the last scrape that has the series
+	scrape    uint64 // the last scrape that contains the series
 	value     float64
 	durations *informer.Durations // for a histogram
 }
 
 func newPage() *page { return &page{points: map[series]*point{}} }
 
-// point returns the point of m with labels, which are in the order of the metric's, and whether this scrape already has
-// it.
+// point returns the point of m with labels, which are in the order of m.labels. again means that this scrape already
+// contains it.
 func (p *page) point(m *metric, labels []string) (_ *point, again bool) {
 	s := series{metric: m}
 	for i, label := range labels {
@@ -79,7 +79,7 @@ func (p *page) observe(m *metric, d *informer.Durations, labels ...string) {
 	at.durations = &both
 }
 
-// sendTo sends the series of the scrape, and forgets those that it does not have.
+// sendTo sends the series of the scrape, and forgets all others.
 func (p *page) sendTo(to chan<- prometheus.Metric) {
 	for s, at := range p.points {
 		if at.scrape != p.scrape {
@@ -167,7 +167,7 @@ func (p *page) addInformer(name string, s informer.InformerStatus) {
 	p.add(informerVersion, lastDigits(s.ResourceVersion), name, group, version, resource)
 	p.addAudits(&s.Audit, name, group, version, resource)
 	for i, r := range s.Reflectors {
-		r.Namespace = s.SourceName(i) // or selections of one namespace would have the same series
+		r.Namespace = s.SourceName(i) // otherwise, selections of one namespace would share a series
 		p.addReflector(name, s.Resource, r)
 	}
 	for i := range s.Handlers {
@@ -328,7 +328,7 @@ func (p *page) addClient(s informer.ClientStatus) {
 }
 
 func (p *page) addElector(s leader.Status) {
-	_, name, _ := strings.Cut(s.Lease, "/") // as controller-runtime and the components of Kubernetes have it
+	_, name, _ := strings.Cut(s.Lease, "/") // as in controller-runtime and the components of Kubernetes
 	p.add(leaderStatus, truth(s.State == leader.Leading), name)
 	if s.State == leader.Leading || s.State == leader.Stopping {
 		p.add(leaderRenewed, time.Since(s.Renewed).Seconds(), name)

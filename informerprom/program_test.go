@@ -88,8 +88,8 @@ func inProgram(t *testing.T, test func(p *program)) {
 	})
 }
 
-// join adds a replica to the program, which has all slots soon, an elector, which leads soon, and an informer of its pods that saves a
-// saved state. It audits the other informer.
+// join adds a replica to the program, which soon has all slots, an elector, which soon leads, and an informer of its
+// pods that saves its state. It audits the other informer.
 func (p *program) join() *shard.Replica {
 	p.Helper()
 	informertest.Register[*coordinationv1.Lease](p.server, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
@@ -154,7 +154,7 @@ func (p *program) scrape() string {
 	return w.Body.String()
 }
 
-// has fails the test unless the page has each line, or none of them if they begin with "no ".
+// has fails the test unless the page contains each line, or does not contain it if it begins with "no ".
 func (p *program) has(lines ...string) {
 	p.Helper()
 	page := "\n" + p.scrape()

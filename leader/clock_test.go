@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// While the system is suspended, the monotonic clock stops. When it goes on, the wall clock shows that another replica may
-// work, so the context ends and the process too.
+// While the system is suspended, the monotonic clock stops. When it continues, the wall clock shows that another
+// replica may work, so the context ends, and then the process.
 //
 // Guarantees: E3
 func TestSuspendedSystem(t *testing.T) {

@@ -26,8 +26,8 @@ type Config struct {
 	// LeaseDuration - RenewDeadline - Margin. An informer.Controller does, if its calls of Reconcile return when their
 	// context ends. Zero means two thirds of LeaseDuration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between two renewals. A replica that does not lead waits 1 to 2.2 times as long between two
-	// attempts. RenewDeadline must be at least twice as long. Zero means 2 s.
+	// RetryPeriod is the pause between two renewals. A replica that does not lead waits 1 to 2.2 times as long between
+	// two attempts. RenewDeadline must be at least twice as long. Zero means 2 s.
 	RetryPeriod time.Duration
 	// Fatal is called when the work has not returned in time, and must not return. Nil means os.Exit(1).
 	Fatal func()

@@ -12,7 +12,7 @@
 //   - The work of a replica has returned, or its process has ended, before another replica can take the lease. The
 //     context of the work ends some seconds earlier.
 //   - Work whose context ends because of a lost lease has LeaseDuration - RenewDeadline - [Margin] to return: 4 s by
-//     default. The cause of its context has that time; see [ErrLost]. An informer.Controller ends its calls of
+//     default. The cause of its context contains that time; see [ErrLost]. An informer.Controller ends its calls of
 //     Reconcile a second before, even if its Grace is longer. Only the end of the process can stop work that takes
 //     longer, so Config.Fatal ends it.
 //   - A lease that has passed RenewDeadline is lost for good, even if a renewal succeeds later.
@@ -20,7 +20,7 @@
 //     the lease, so the next replica need not wait until it expires.
 //   - The clocks of the replicas may differ by any amount. Each replica measures time spans on its own clock, and none
 //     compares its clock with a time in the Lease. Their speeds may differ by Margin in each LeaseDuration.
-//   - A replica does not work longer because a response is slow, or because its clock is set back.
+//   - Neither a slow response nor a clock that is set back lets a replica work longer.
 //
 // A replica measures the age of its lease from the time at which it sent the last successful renewal. That is before
 // the server wrote the renewal, and before the other replicas saw it:
@@ -33,18 +33,18 @@
 //	|<------------------- LeaseDuration -------------------->|
 //
 // leaderelection alone does not ensure this. It stops leading RenewDeadline after its first failing renewal. That
-// begins RetryPeriod after the last response, which may itself have taken RenewDeadline. With 15 s, 10 s and 2 s, this
-// is up to 22 s after the write from which the others count 15 s. With ReleaseOnCancel, it releases the lease before
-// the work has returned.
+// renewal begins RetryPeriod after the last response, which may itself have taken RenewDeadline. With 15 s, 10 s and 2
+// s, this is up to 22 s after the write from which the others count 15 s. With ReleaseOnCancel, it releases the lease
+// before the work has returned.
 //
 // # Limits
 //
-// Do not assume that a suspended process can stop its work. When the process continues, the replica finds the age of
+// Do not assume that a suspended process can stop its work. When the process continues, the replica checks the age of
 // the lease within a quarter of a second, by the monotonic clock or by the wall clock, because one of them may have
-// stopped too. It then ends the context of the work, and the process if the lease may be taken. If both clocks stopped,
-// as in a virtual machine that was paused, it finds the new holder at the next renewal, at most RetryPeriod later. Work
-// that runs in the meantime may check Status before a critical step. A wall clock that is set forward looks like a
-// suspended process.
+// stopped too. It then ends the context of the work, and the process if another replica may take the lease. If both
+// clocks stopped, as in a virtual machine that was paused, it finds the new holder at the next renewal, at most
+// RetryPeriod later. Work that runs in the meantime may check Status before a critical step. A wall clock that is set
+// forward looks like a suspended process.
 //
 // No lease can stop a request that was sent in time and arrives late. If the request has a resourceVersion, it fails
 // once the next leader has written.

@@ -44,7 +44,7 @@ const (
 	Candidate
 	// Leading runs the work.
 	Leading
-	// Stopping waits until the work has returned, whose context has ended, and then releases the lease.
+	// Stopping waits until the work has returned, and then releases the lease. The context of the work has ended.
 	Stopping
 )
 
@@ -83,8 +83,8 @@ type Status struct {
 	Renewed time.Time
 	// Terms counts how often this replica has taken the lease, and Lost how often it has lost it.
 	Terms, Lost uint64
-	// StopBy is the time by which the work must have returned, because the lease is lost. Zero means that there is no such
-	// time: the lease is not lost, or the work has returned.
+	// StopBy is the time by which the work must have returned, because the lease is lost. Zero means that the lease is
+	// not lost, or that the work has returned.
 	StopBy time.Time
 	// LastError is the last failure of a request. Nil means that there was none. A success does not clear it.
 	LastError error
@@ -220,8 +220,8 @@ func (e *Elector) note(l *lease, err error) {
 	e.failing = err != nil
 }
 
-// renew records when a successful renewal was sent. A renewal that succeeds after the loss does not count: the work has
-// been given a time by which it must have returned.
+// renew records when a successful renewal was sent. A renewal that succeeds after the loss does not count: the work
+// already has a time by which it must have returned.
 func (e *Elector) renew(sent instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

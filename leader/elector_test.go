@@ -270,8 +270,8 @@ func TestStubbornWorkEndsTheProcess(t *testing.T) {
 	})
 }
 
-// After RenewDeadline, the lease is lost for good, also if the server returns before the work has returned, and if a renewal that was sent
-// before succeeds late. The work is told by when it must have returned, and the process ends at that time.
+// After RenewDeadline, the lease is lost for good, even if the server is back before the work has returned, or an
+// earlier renewal succeeds late. The work learns by when it must have returned, and the process ends at that time.
 //
 // Guarantees: E4, E6
 func TestLostLeaseIsNotRenewed(t *testing.T) {
@@ -341,7 +341,7 @@ func TestLostLeaseIsNotRenewed(t *testing.T) {
 	}
 }
 
-// A 404 of a proxy that has no server behind it does not show that the Lease is gone: the leader tries again until its
+// A 404 of a proxy without a server behind it does not show that the Lease is gone: the leader tries again until its
 // lease ends, as after any other failure.
 //
 // Guarantees: E1
@@ -362,8 +362,8 @@ func TestPageThatIsNotFoundIsNoDeletion(t *testing.T) {
 	})
 }
 
-// If the context of Run has ended already, the work is returning anyway. When the server comes back in time, the replica renews the lease, so
-// that the work has the time that it needs.
+// After the context of Run has ended, the work is returning anyway. If the server is back in time, the replica renews
+// the lease, so that the work has the time that it needs.
 //
 // Guarantees: E2
 func TestWorkThatReturnsSurvivesAnOutage(t *testing.T) {
@@ -387,7 +387,7 @@ func TestWorkThatReturnsSurvivesAnOutage(t *testing.T) {
 	})
 }
 
-// The server returns when the leader has just given up. The lease is not released before the work has returned.
+// The server is back when the leader has just given up. The lease is not released before the work has returned.
 //
 // Guarantees: E2
 func TestNotReleasedWhileTheWorkWindsDown(t *testing.T) {
@@ -483,13 +483,13 @@ func TestTakenAway(t *testing.T) {
 	}
 }
 
-// A conflict is no loss: somebody else may change the metadata of the Lease.
+// A conflict is not a loss: somebody else may have changed the metadata of the Lease.
 //
 // Guarantees: E5
 func TestMetadataOfOthers(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", 0)
-		<-time.After(500 * time.Millisecond) // renewals come each 2 s
+		<-time.After(500 * time.Millisecond) // a renewal every 2 s
 		for range 30 {
 			<-time.After(3 * time.Second)
 			l := s.lease().DeepCopy()

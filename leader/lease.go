@@ -22,8 +22,8 @@ type lease struct {
 	client *informer.TypedClient[*coordinationv1.Lease]
 	config *Config
 	seen   *coordinationv1.Lease // nil if it does not exist, or was not read yet
-	since  time.Time             // when a response first had the present spec. Only its monotonic clock is used
-	stale  bool                  // the server may have another version
+	since  time.Time             // when a response first contained the present spec. Only its monotonic clock is used
+	stale  bool                  // the server may hold another version
 	wall   func() time.Time      // the wall clock, for the times that people read in the Lease
 }
 

@@ -76,8 +76,8 @@ func replica(name, url string, log io.Writer) error {
 	return err
 }
 
-// The leader's process is stopped, as by a debugger or a full node, until the other replica works. When it continues, it works no
-// more, although it cannot reach the server: at most it ends the one step that it had begun before.
+// The leader's process is stopped, as by a debugger or a full node, until the other replica works. When it continues,
+// it does not work, although it cannot reach the server: at most it finishes the step that it had begun.
 //
 // Guarantees: E1, E3
 func TestStoppedProcess(t *testing.T) {
@@ -128,7 +128,7 @@ func TestStoppedProcess(t *testing.T) {
 		}
 	}
 	signal(syscall.SIGSTOP)
-	for line = first; line == first; line = next() { // what it has written before
+	for line = first; line == first; line = next() { // lines that it has written before
 	}
 	second, late := line, 0
 	server.Inject(informertest.Fault{Hang: true, Match: func(r informertest.Request) bool { return r.Header.Get("User-Agent") == first }})

@@ -9,7 +9,7 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is
+// watchPeriod is the longest time between two looks at the clocks. A timer alone is not enough: if the system is
 // suspended, it may fire late.
 const watchPeriod = Margin / 4
 
@@ -34,7 +34,7 @@ func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context)
 	})
 	func() {
 		defer e.end()
-		defer tasks.Wait() // also if work calls runtime.Goexit
+		defer tasks.Wait() // even if work calls runtime.Goexit
 		defer returned()
 		err = work(working)
 	}()
@@ -118,7 +118,7 @@ func (e *Elector) check(working context.Context, end context.CancelCauseFunc) ti
 	case working.Err() == nil || left <= 0:
 		e.loseLocked(end)
 	}
-	// If ctx of Run has ended, the work has been told to return already. Renewals go on: one of them may give it the time
-	// that it needs.
+	// If ctx of Run has ended, the context of the work has ended, too. Renewals go on: one of them may give the work
+	// the time that it needs.
 	return left
 }

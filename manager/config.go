@@ -15,23 +15,23 @@ import (
 // Config is the configuration of a [Manager]. The zero value runs without probes and without leader election.
 type Config struct {
 	// Probes serves /readyz and /livez, and /healthz, which is the same as /livez. Its Handler gets all other requests,
-	// such as /metrics. If Addr is empty and Listener nil, there is no such server: Manager.Ready and Manager.Live are
+	// such as /metrics. If Addr is empty and Listener nil, no such server runs: Manager.Ready and Manager.Live are
 	// handlers for a server of your own.
 	Probes Server
-	// Health has the limits of the probes, who may see details, and further checks. The manager adds the informers, groups
-	// and controllers that were added to it.
+	// Health configures the probes: their limits, who may see details, and further checks. The manager adds the
+	// informers, groups and controllers that were added to it.
 	Health health.Config
 	// Elector decides when this replica leads. Nil means always.
 	Elector *leader.Elector
-	// CacheSyncTimeout is how long the informers that were added before Run may take to sync. After that, Run fails, and
-	// names those that have not. Zero means no limit.
+	// CacheSyncTimeout is how long the informers that were added before Run may take to sync. After that, Run fails,
+	// and names those that have not synced. Zero means no limit.
 	CacheSyncTimeout time.Duration
 	// GracefulShutdownTimeout is how long everything together may take to stop. It must exceed the Grace of each
 	// controller that has set one, and should be less than the terminationGracePeriodSeconds of the pod. Zero means 30 s.
 	// Negative means no limit.
 	GracefulShutdownTimeout time.Duration
-	// DrainDelay is how long after the beginning of the stop the servers go on accepting connections, while readiness
-	// fails. What runs on every replica and the informers go on as long, because the servers may need them. Leader-only
+	// DrainDelay is how long the servers still accept connections after the stop has begun, while readiness fails. The
+	// informers and the runnables on every replica run as long, because the servers may need them. Leader-only
 	// runnables stop at once. The delay is part of GracefulShutdownTimeout, and must be less. Zero means none.
 	//
 	// Set it, to 5 s for example, if clients reach a server through a Service, as the API server reaches a webhook. A pod
@@ -44,7 +44,7 @@ type Config struct {
 
 const defaultShutdownTimeout = 30 * time.Second
 
-// validate names the field that is wrong.
+// validate returns an error that names the field that is wrong.
 func (c *Config) validate() error {
 	switch {
 	case c.CacheSyncTimeout < 0:
@@ -58,7 +58,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Phase says when a [Runnable] runs. The package documentation has the order.
+// Phase says when a [Runnable] runs. The package documentation gives the order.
 type Phase uint8
 
 const (
@@ -100,8 +100,8 @@ type Runnable struct {
 	Run func(ctx context.Context) error
 	// Phase says when it runs. Zero means only while this replica leads.
 	Phase Phase
-	// WaitSynced waits until the runnable is ready for later phases. Only those in Caches are waited for. Nil means at
-	// once.
+	// WaitSynced waits until the runnable is ready for later phases. Only a runnable in Caches may have one. Nil means
+	// ready at once.
 	WaitSynced func(ctx context.Context) error
 }
 

@@ -30,7 +30,7 @@
 //
 //	LeaderOnly     controllers finish the calls of Reconcile under way, each within its Grace
 //	               the lease is released
-//	               what is left of Config.DrainDelay passes
+//	               the rest of Config.DrainDelay passes
 //	EveryReplica
 //	Caches
 //	Servers        requests under way are answered; new connections are refused
@@ -39,9 +39,10 @@
 //
 //   - A runnable begins when everything in the earlier phases has begun, and all informers have synced.
 //   - The context of a runnable ends only after everything in later phases has returned, or at the deadline.
-//   - Run returns the first failure, with the name of what failed. The log has each failure as an error with that name.
+//   - Run returns the first failure, with the name of its source. The log contains each failure as an error with that
+//     name.
 //   - At Config.GracefulShutdownTimeout, the contexts of all runnables have ended, and Run returns a [*ShutdownError],
-//     which names what still runs. Controllers end their calls of Reconcile a second earlier.
+//     which names the runnables that still run. Controllers end their calls of Reconcile a second earlier.
 //   - If Run returns another error or nil, everything has returned, and every goroutine that Run started has ended.
 //   - Leader-only runnables have returned before another replica can take the lease; see package leader.
 //

@@ -17,8 +17,8 @@ import (
 )
 
 // Manager runs a program: servers, informers, controllers, and other runnables. Create one with [New], add to it, and
-// call Run. All methods are safe for concurrent use. What is added while Run is under way starts at once, if its phase
-// has begun.
+// call Run. All methods are safe for concurrent use. A runnable that is added while Run is under way starts at once, if
+// its phase has begun.
 type Manager struct {
 	config   Config
 	stages   [phases]*stage // by Phase
@@ -27,11 +27,11 @@ type Manager struct {
 	forced   context.Context // ends at the deadline of the shutdown
 	force    context.CancelFunc
 
-	mu          sync.Mutex // protects the fields below. It may be taken while no mu of a stage is held
+	mu          sync.Mutex // protects the fields below. Never lock it while holding mu of a stage
 	state       State
 	since       time.Time
 	err         error                   // the first failure
-	invalid     error                   // what New or Add has found wrong
+	invalid     error                   // the first error that New or Add has found
 	stop        context.CancelCauseFunc // begins the shutdown; nil before Run
 	stopBy      time.Time               // see Status
 	servers     []*server
@@ -117,7 +117,7 @@ type Status struct {
 	Leading bool
 	// Elector is the status of Config.Elector. Nil means that there is no elector.
 	Elector *leader.Status
-	// Err is the first failure. It begins with the name of what failed. Nil means that there was none. Its text may come
+	// Err is the first failure. It begins with the name of its source. Nil means that there was none. Its text may come
 	// from a runnable, a proxy or the API server, so show it only to people who may read the log.
 	Err error
 	// Tasks are the runnables in the order of their start.
@@ -148,13 +148,13 @@ func (e *stopError) StopBy() time.Time { return e.by }
 
 // ShutdownError indicates that not everything has stopped within Config.GracefulShutdownTimeout.
 type ShutdownError struct {
-	// Timeout is the time that was not enough.
+	// Timeout is Config.GracefulShutdownTimeout.
 	Timeout time.Duration
-	// Running has the names of the runnables whose context ended in time, and that still run.
+	// Running names the runnables that still run although their contexts have ended.
 	Running []string
 }
 
-// Error names what still runs.
+// Error names the runnables that still run.
 func (e *ShutdownError) Error() string {
 	return fmt.Sprintf("not stopped within %v: %s", e.Timeout, strings.Join(e.Running, ", "))
 }
@@ -218,7 +218,7 @@ func (m *Manager) AddInformer(i Informer) error {
 	return err
 }
 
-// AddGroup adds a group of informers. Informers that join the group later are run by it.
+// AddGroup adds a group of informers. The group itself runs informers that join it later.
 func (m *Manager) AddGroup(name string, g *informer.Group) error {
 	err := m.Add(Runnable{Name: name, Run: g.Run, Phase: Caches, WaitSynced: g.WaitSynced})
 	if err == nil {
@@ -270,7 +270,7 @@ func (m *Manager) AddServer(s Server) error {
 	return nil
 }
 
-// Add adds a runnable. If it is wrong, Add returns an error that names the field, and so does Run. Once the runnable's
+// Add adds a runnable. If r is wrong, Add returns an error that names the field, and so does Run. Once the runnable's
 // phase has begun to stop, the error wraps [informer.ErrStopped], and the runnable does not run.
 func (m *Manager) Add(r Runnable) error {
 	if err := r.validate(); err != nil {
@@ -294,8 +294,8 @@ func (m *Manager) refuse(err error) error {
 }
 
 // Run starts everything, waits until ctx ends or something fails, and stops everything. It returns the first failure,
-// with the name of what failed, joined with a [*ShutdownError] if not everything has stopped in time. If ctx ended and
-// nothing failed, it returns nil, also if ctx ended before Run began. A failure is an error of a runnable, or a lost
+// with the name of its source, joined with a [*ShutdownError] if not everything has stopped in time. If ctx ended and
+// nothing failed, it returns nil, even if ctx ended before Run began. A failure is an error of a runnable, or a lost
 // lease: see [leader.ErrLost].
 //
 // A manager runs once. Later calls return an error that wraps [informer.ErrRunning].
@@ -451,8 +451,8 @@ func (m *Manager) shutDown(cause error) error {
 	return errors.Join(m.err, late)
 }
 
-// end ends the stages, one after the other, each when the one before has returned. It returns an error if that takes
-// until the deadline.
+// end ends the stages one after the other, each after the previous one has returned. It returns an error at the
+// deadline.
 func (m *Manager) end(cause error, deadline <-chan struct{}, stages ...*stage) *ShutdownError {
 	for _, s := range stages {
 		s.end(cause)
@@ -478,7 +478,7 @@ func (m *Manager) end(cause error, deadline <-chan struct{}, stages ...*stage) *
 func (m *Manager) Elected() <-chan struct{} { return m.elected }
 
 // Ready returns the handler for /readyz. It fails before Run, until all informers have synced, and once the manager
-// stops. It has the checks of [health.Ready].
+// stops. It includes the checks of [health.Ready].
 func (m *Manager) Ready() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		config := m.health()
@@ -487,7 +487,7 @@ func (m *Manager) Ready() http.Handler {
 	})
 }
 
-// Live returns the handler for /livez. It has the checks of [health.Live].
+// Live returns the handler for /livez. It makes the checks of [health.Live].
 func (m *Manager) Live() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { health.Live(m.health()).ServeHTTP(w, r) })
 }
@@ -502,7 +502,7 @@ func (m *Manager) runs(*http.Request) error {
 	return nil
 }
 
-// health returns what the probes check.
+// health returns the configuration of the probes.
 func (m *Manager) health() health.Config {
 	config := m.config.Health
 	m.mu.Lock()

@@ -42,7 +42,7 @@ type stage struct {
 	leases *informertest.Collection[*coordinationv1.Lease]
 	m      *manager.Manager
 	cancel context.CancelFunc // ends the context of Run
-	ended  chan error         // has the result of Run
+	ended  chan error         // receives the result of Run
 
 	mu  sync.Mutex // protects the field below
 	log []string
@@ -301,7 +301,8 @@ func TestWithoutElector(t *testing.T) {
 	})
 }
 
-// While an informer does not sync, nothing after it begins. Run can be stopped, or fails after CacheSyncTimeout and says why.
+// While an informer does not sync, no later phase begins. Run can be stopped, or fails after CacheSyncTimeout and says
+// why.
 //
 // Guarantees: M1
 func TestInformerThatNeverSyncs(t *testing.T) {
@@ -334,7 +335,7 @@ func TestInformerThatNeverSyncs(t *testing.T) {
 	}
 }
 
-// The first failure stops everything, and Run returns it with its name. A later one only gets into the log.
+// The first failure stops everything, and Run returns it with its name. A later one appears only in the log.
 //
 // Guarantees: M4
 func TestFirstFailure(t *testing.T) {
@@ -399,7 +400,7 @@ func TestFailuresByKind(t *testing.T) {
 	}
 }
 
-// An error after the end of the context is a failure, too. The cause of the context is none.
+// An error after the end of the context is a failure, too. The cause of the context is not.
 //
 // Guarantees: M4
 func TestFailureWhileItStops(t *testing.T) {
@@ -436,8 +437,8 @@ func TestJobThatIsDone(t *testing.T) {
 	})
 }
 
-// A manager says at the start that a lost lease leaves less than the Grace that is set, with both figures. It logs a failure as an error
-// with the name of what failed, and what does not stop in time.
+// If a lost lease leaves less time than the Grace that is set, a manager logs both at the start. It logs a failure as
+// an error with the name of the runnable, and the names of runnables that do not stop in time.
 //
 // Guarantees: M4, M6
 func TestLog(t *testing.T) {
@@ -506,7 +507,7 @@ func TestContextEndedBeforeRun(t *testing.T) {
 	})
 }
 
-// What is added while Run is under way starts at once. What is added while its phase stops does not run.
+// A runnable that is added while Run is under way starts at once. One that is added while its phase stops does not run.
 func TestAddWhileItRuns(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.run()
@@ -536,7 +537,7 @@ func TestAddWhileItRuns(t *testing.T) {
 	})
 }
 
-// Everything that is wrong is an error of Run, which then starts nothing.
+// Run returns an error for a wrong configuration or runnable, and starts nothing.
 func TestInvalid(t *testing.T) {
 	run := func(context.Context) error { return nil }
 	for want, add := range map[string]func(m *manager.Manager) error{
@@ -565,7 +566,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// The probes have the checks of package health, those of the configuration, and the state of the manager.
+// The probes make the checks of package health and of the configuration, and check the state of the manager.
 func TestProbes(t *testing.T) {
 	onStage(t, func(s *stage) {
 		var failure error

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Limits of a server. It disconnects a client that exceeds them. A response has no limit of time: a CPU profile takes
-// long.
+// Limits of a server. It disconnects a client that exceeds them. The time of a response is not limited: a CPU profile
+// takes long.
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second // of a whole request; the API server waits for a webhook no longer
@@ -21,8 +21,8 @@ const (
 )
 
 // Server is an HTTP server. A client must send the headers of a request within 10 s, at most 32 kB of them, and the
-// whole request within 30 s. The contexts of its requests have the values of Run's context, and end when the server has
-// stopped.
+// whole request within 30 s. The contexts of its requests carry the values of Run's context, and end when the server
+// has stopped.
 type Server struct {
 	// Name names the server in errors and logs. Empty means "server".
 	Name string
@@ -30,8 +30,8 @@ type Server struct {
 	Addr string
 	// Listener accepts the connections if Addr is empty. The server closes it.
 	Listener net.Listener
-	// TLS makes the server speak HTTPS, and HTTP/2. It must have a certificate, or a function that returns one. Nil means
-	// plain HTTP.
+	// TLS makes the server speak HTTPS, and HTTP/2. It must contain a certificate, or a function that returns one. Nil
+	// means plain HTTP.
 	TLS *tls.Config
 	// Handler answers the requests.
 	Handler http.Handler

@@ -78,7 +78,7 @@ func start(t *testing.T, m *manager.Manager) (stop func() error) {
 	return func() error { cancel(); return <-ended }
 }
 
-// One server has the probes and further handlers.
+// One server serves the probes and further handlers.
 func TestProbesServer(t *testing.T) {
 	l := listen(t)
 	metrics := http.NewServeMux()
@@ -130,7 +130,7 @@ func TestAddressInUse(t *testing.T) {
 	if _, err := free.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the other listener: %v, want closed", err)
 	}
-	// A server that is added while Run is under way.
+	// A server that is added while Run is under way starts at once.
 	m = manager.New(manager.Config{Logger: quiet})
 	stop := start(t, m)
 	<-m.Elected()

@@ -15,7 +15,7 @@ import (
 	"github.com/typedinformer/informer/manager"
 )
 
-// When the lease is lost, the leader-only runnables stop first, then all else, and Run returns ErrLost.
+// When the lease is lost, the leader-only runnables stop first, then all others, and Run returns ErrLost.
 //
 // Guarantees: M4, M5
 func TestLeaseLost(t *testing.T) {
@@ -36,9 +36,9 @@ func TestLeaseLost(t *testing.T) {
 	})
 }
 
-// The wiring of the README: a controller with the default Grace, and an elector with its defaults. Nobody can renew the lease, and calls of
-// Reconcile take as long as they may. The calls end, Run returns with the reason, and the process is not ended by force. So it is with a
-// Grace that is set.
+// The wiring of the README: a controller with the default Grace, and an elector with its defaults. Nobody can renew the
+// lease, and calls of Reconcile take as long as they may. The calls end, Run returns with the reason, and the process
+// is not ended by force. The same holds for a Grace that is set.
 //
 // Guarantees: M5, E1
 func TestLeaseLostWithTheDefaults(t *testing.T) {
@@ -69,7 +69,7 @@ func TestLeaseLostWithTheDefaults(t *testing.T) {
 					}
 					s.expect("Run returns") // and no Fatal
 					last := renewed.Add(13 * time.Second)
-					if name == "taken" { // it finds out at the next renewal
+					if name == "taken" { // it learns that at the next renewal
 						last = began.Add(time.Second + 3*time.Second)
 					}
 					if !ended.Equal(last) {
@@ -84,8 +84,8 @@ func TestLeaseLostWithTheDefaults(t *testing.T) {
 	}
 }
 
-// When a signal stops the program, calls of Reconcile have the whole Grace, while the lease is renewed. A Grace that is longer than
-// GracefulShutdownTimeout is refused, with both figures. The default fits itself to it.
+// When a signal stops the program, calls of Reconcile have the whole Grace, while the lease is renewed. A Grace that is
+// longer than GracefulShutdownTimeout is refused, with both figures. The default adapts to it.
 //
 // Guarantees: M5, M6
 func TestGraceAndTheDeadline(t *testing.T) {
@@ -133,8 +133,8 @@ func TestGraceAndTheDeadline(t *testing.T) {
 	}
 }
 
-// Once readiness fails, the servers and what they need go on for DrainDelay. Leader-only runnables stop at once, and their time is part of
-// the delay.
+// Once readiness fails, the servers, the informers and the runnables on every replica go on for DrainDelay. Leader-only
+// runnables stop at once, and their time is part of the delay.
 //
 // Guarantees: M8
 func TestDrainDelay(t *testing.T) {
@@ -177,8 +177,8 @@ func TestDrainDelay(t *testing.T) {
 	})
 }
 
-// A program that was never ready, or whose leader-only runnables take longer, does not wait for DrainDelay. The deadline ends the delay,
-// too.
+// A program that was never ready does not wait for DrainDelay, nor does one whose leader-only runnables take longer.
+// The deadline also ends the delay.
 //
 // Guarantees: M6, M8
 func TestDrainDelayIsNotWaitedForInVain(t *testing.T) {
@@ -234,7 +234,7 @@ func TestLeaseLostAndStubbornWork(t *testing.T) {
 	})
 }
 
-// At the deadline, all contexts end, and Run names what still runs.
+// At the deadline, all contexts end, and Run names the runnables that still run.
 //
 // Guarantees: M6
 func TestShutdownDeadline(t *testing.T) {
@@ -280,7 +280,7 @@ func TestShutdownDeadline(t *testing.T) {
 	}
 }
 
-// A negative timeout is no limit.
+// A negative timeout means no limit.
 func TestShutdownWithoutDeadline(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.with(manager.Config{GracefulShutdownTimeout: -1})

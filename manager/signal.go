@@ -13,7 +13,7 @@ import (
 
 // SetupSignalHandler returns a context that ends with parent, or at the first SIGINT or SIGTERM, for [Manager.Run]. Its
 // cause names the signal. A signal after the end of the context ends the process at once, with an error in the log of
-// slog.Default(), and with exit status 1, as in controller-runtime. stop ends the context, and handles no more signals.
+// slog.Default(), and with exit status 1, as in controller-runtime. stop ends the context and the handling of signals.
 func SetupSignalHandler(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

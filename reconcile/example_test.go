@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer/reconcile"
 )
 
-// CreateOrUpdate makes an object as a function wants it, and writes only if something differs. With a nil cache, it reads
-// from the server.
+// CreateOrUpdate brings an object into the state that a function sets, and writes only if something differs. With a nil
+// cache, it reads from the server.
 func ExampleCreateOrUpdate() {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()

@@ -12,7 +12,7 @@ func HasFinalizer(obj metav1.Object, finalizer string) bool {
 }
 
 // AddFinalizer adds the finalizer to obj, and reports whether it was missing. Write obj before you create what the
-// finalizer is for. The API server rejects a new finalizer once an object is being deleted.
+// finalizer cleans up. The API server rejects a new finalizer once an object is being deleted.
 func AddFinalizer(obj metav1.Object, finalizer string) (changed bool) {
 	if HasFinalizer(obj, finalizer) {
 		return false

@@ -16,7 +16,7 @@ type OwnedError struct {
 	Owner metav1.OwnerReference
 }
 
-// Error names both.
+// Error names the object and its owner.
 func (e *OwnedError) Error() string {
 	return fmt.Sprintf("%s/%s is controlled by %s %s, uid %s", e.Namespace, e.Name, e.Owner.Kind, e.Owner.Name,
 		e.Owner.UID)

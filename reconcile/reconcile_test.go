@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 
 func TestFinalizers(t *testing.T) {
 	held := []string{"a", "b"}
-	shared := slices.Clip(held[:1]) // room behind it that is not ours
+	shared := slices.Clip(held[:1]) // the caller's room behind the slice
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: shared}}
 	for _, step := range []struct {
 		do   func(metav1.Object, string) bool
@@ -137,7 +137,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// has creates the ConfigMap on the server, with data k=value.
+// has creates the ConfigMap on the server with the data k=value.
 func (r *rig) has(value string) *corev1.ConfigMap {
 	r.Helper()
 	obj := initial()
@@ -353,7 +353,7 @@ func TestNoClientset(t *testing.T) {
 	}
 }
 
-// The caller may write to the result, also if nothing was written.
+// The caller may write to the result, even if nothing was written.
 func TestResultIsNotTheCachedObject(t *testing.T) {
 	cached := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "1"}}
 	client := informer.NewTypedClient[*corev1.ConfigMap](nil, corev1.SchemeGroupVersion.WithResource("configmaps"))

@@ -29,15 +29,14 @@ type RecorderConfig struct {
 	Instance string
 	// Capacity is how many events may wait. Zero means 1,000.
 	Capacity int
-	// FlushTimeout is how long Run goes on to write the events that wait when its context ends. Zero means 2 s. Negative
-	// means that they are dropped.
+	// FlushTimeout is how long Run writes waiting events after its context has ended. Zero means 2 s. Negative means
+	// that Run drops them.
 	FlushTimeout time.Duration
-	// Correlator has the limits and the functions of client-go's EventCorrelator. Zero means its defaults: an object may
-	// have 25 events at once and then one every 5 minutes; more than 10 events in 10 minutes that differ only in their
-	// text become one.
+	// Correlator sets the limits and the functions of client-go's EventCorrelator. Zero means its defaults: an object
+	// may have 25 events at once and then one every 5 minutes; more than 10 events in 10 minutes that differ only in
+	// their text become one.
 	Correlator record.CorrelatorOptions
-	// Logger receives a record for the first event after a success that was dropped or could not be written.
-	// Nil means slog.Default().
+	// Logger receives a record for the first event after a success that is lost or late. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -63,13 +62,13 @@ func (c *RecorderConfig) complete() error {
 	return nil
 }
 
-// Recorder writes Events (core/v1) about objects, for people who run kubectl describe. Equal events become one with a
-// count, similar ones become one, and an object has only so many, as with client-go's recorder, whose EventCorrelator
-// it uses. Create one with [NewRecorder], and call Run, for example as a runnable of a manager on every replica. All
-// methods are safe for concurrent use.
+// Recorder writes Events (core/v1) about objects, for people who run kubectl describe. Like client-go's recorder, it
+// uses EventCorrelator: equal events become one with a count, similar events become one, and the number of events of an
+// object is limited. Create one with [NewRecorder], and call Run, for example as a runnable of a manager on every
+// replica. All methods are safe for concurrent use.
 //
-// Events are hints. They may be lost: when too many wait, when the server rejects one, when the program ends. Nothing
-// may depend on them.
+// Events are hints. They may be lost: when too many wait, when the server rejects one, or when the program ends.
+// Nothing may depend on them.
 type Recorder struct {
 	config RecorderConfig
 	client *informer.TypedClient[*corev1.Event]
@@ -77,7 +76,7 @@ type Recorder struct {
 
 	mu      sync.Mutex // protects the fields below
 	status  RecorderStatus
-	failing bool  // the last event was dropped or not written, and the log says so
+	failing bool  // an event was lost or late since the last success, and the log says so
 	named   int64 // the last result of unique
 }
 
@@ -88,8 +87,8 @@ type RecorderStatus struct {
 	// Waiting is the number of events that wait.
 	Waiting int
 	// Written counts the requests that succeeded. Limited counts the events that exceeded the limit of their object.
-	// Dropped counts those that found no room, and those that waited when Run returned. Failed counts those that could not
-	// be written.
+	// Dropped counts the events that found no room, and those that still waited after FlushTimeout. Failed counts those
+	// that could not be written.
 	Written, Limited, Dropped, Failed uint64
 	// LastError is the last failure. Nil means that there was none.
 	LastError error
@@ -141,7 +140,7 @@ func (r *Recorder) Eventf(kind schema.GroupVersionKind, obj metav1.Object, event
 	}
 }
 
-// unique returns now, in nanoseconds, or a later time if an earlier event of this recorder has that one in its name.
+// unique returns now, in nanoseconds, or a later time if the name of an earlier event of this recorder contains now.
 func (r *Recorder) unique(now int64) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +153,7 @@ var (
 	errStopped = errors.New("the recorder has stopped")
 )
 
-// maxMessage is the longest text of an event, in bytes: the limit of events.k8s.io, which suits others, too.
+// maxMessage is the longest text of an event, in bytes. It is the limit of events.k8s.io.
 const maxMessage = 1024
 
 func cut(message string) string {
@@ -216,8 +215,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// maxAnswers is the number of tries with an error of the server, such as that of a webhook, before an event is given
-// up.
+// maxAnswers is the number of errors of the server, such as those of a webhook, after which the recorder gives up an
+// event.
 const maxAnswers = 3
 
 // record writes an event before writing ends. While the server cannot be reached, it tries again until ctx ends. The
@@ -276,7 +275,7 @@ func (r *Recorder) write(ctx context.Context, result *record.EventCorrelateResul
 	return r.client.Create(ctx, event, metav1.CreateOptions{})
 }
 
-// note changes the status. It logs an err unless the one before failed too.
+// note changes the status. It logs err unless it has logged one since the last success.
 func (r *Recorder) note(change func(s *RecorderStatus), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

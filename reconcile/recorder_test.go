@@ -113,7 +113,7 @@ func TestRecorderAfterExpiry(t *testing.T) {
 	})
 }
 
-// Events that differ only in their text become one, and an object may not have too many.
+// Events that differ only in their text become one, and the number of events of an object is limited.
 func TestRecorderAggregatesAndLimits(t *testing.T) {
 	inRig(t, func(r *rig) {
 		recorder := r.recorder(reconcile.RecorderConfig{})

@@ -23,7 +23,7 @@ type Reader[T any] interface {
 	Get(key informer.Key) (obj T, ok bool)
 }
 
-// Operation says what a function has written.
+// Operation is the write that [CreateOrUpdate] has made.
 type Operation uint8
 
 const (
@@ -48,21 +48,21 @@ func (o Operation) String() string {
 	return fmt.Sprintf("Operation(%d)", uint8(o))
 }
 
-// CreateOrUpdate makes an object as change wants it. It reads the object from cache, changes a copy, and updates the
-// object if the copy differs. If the object does not exist, it changes a copy of initial, which has at least the name
-// and the namespace, and creates it. It returns the object as the server has it now, or as the cache has it if nothing
-// was written; the caller may write to it. To have the next call of Reconcile see it, call Informer.WaitForObject.
+// CreateOrUpdate brings an object into the state that change sets. It reads the object from cache, changes a copy, and
+// updates the object if the copy differs. If the object does not exist, it changes a copy of initial, which has at
+// least the name and the namespace, and creates it. It returns the object as the server stored it, or a copy from the
+// cache if nothing was written. The caller may write to it. To make sure that the next call of Reconcile sees it, call
+// Informer.WaitForObject.
 //
 // If somebody else has written the object, or the cache is behind, CreateOrUpdate reads the object from the server, and
 // calls change again, up to five times in all. So change must be right for any version of the object: it sets the
 // fields that the caller owns, and leaves the others. It must not change name or namespace. If it returns an error,
 // nothing is written.
 //
-// With a nil cache, CreateOrUpdate reads from the server. The cache may have only some of the objects, but those must
-// be whole: no Config.Transform may drop fields of them.
+// With a nil cache, CreateOrUpdate reads from the server. The cache may lack objects, but those in it must be whole: no
+// Config.Transform may drop their fields.
 //
-// To declare all fields that the caller owns, and to have removed those that it no longer sets, use TypedClient.Apply
-// instead.
+// To declare all fields that the caller owns, and remove those that it no longer sets, use TypedClient.Apply instead.
 func CreateOrUpdate[T Object[T]](ctx context.Context, client *informer.TypedClient[T], cache Reader[T], initial T,
 	change func(obj T) error) (T, Operation, error) {
 	key := informer.KeyOf(initial)
@@ -110,16 +110,15 @@ func again(err error) bool {
 }
 
 // Update changes a copy of obj, which may be from a cache, and updates the object if the copy differs. It returns the
-// object as the server has it now, and whether it was written. After a conflict it reads the object from the server,
-// and calls change again, as [CreateOrUpdate] does. If the object was deleted and created again, the error is the
-// conflict.
+// object as the server stored it, and whether it was written. After a conflict it reads the object from the server, and
+// calls change again, as [CreateOrUpdate] does. If the object was deleted and created again, the error is the conflict.
 func Update[T Object[T]](ctx context.Context, client *informer.TypedClient[T], obj T,
 	change func(obj T) error) (updated T, changed bool, err error) {
 	return retried(ctx, client, obj, change, client.Update)
 }
 
-// UpdateStatus is like [Update] for the status subresource. The server ignores what change does to the spec, and for
-// custom resources what it does to the metadata.
+// UpdateStatus is like [Update] for the status subresource. The server ignores changes of the spec and, for custom
+// resources, of the metadata.
 func UpdateStatus[T Object[T]](ctx context.Context, client *informer.TypedClient[T], obj T,
 	change func(obj T) error) (updated T, changed bool, err error) {
 	return retried(ctx, client, obj, change, client.UpdateStatus)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// ttl is how long an answer is used. Components of Kubernetes have the same (DelegatingAuthenticationOptions in
+	// ttl is how long an answer is used, as in components of Kubernetes (DelegatingAuthenticationOptions in
 	// k8s.io/apiserver).
 	ttl        = 10 * time.Second
 	timeout    = 10 * time.Second // of a review
@@ -22,8 +22,8 @@ var ErrBusy = errors.New("too many reviews are under way")
 
 var errFailed = errors.New("the review did not return")
 
-// answers remembers at most maxAnswers answers, each for ttl. Requests for one answer at a time share a review. It does
-// not remember errors. The zero value is ready.
+// answers remembers at most maxAnswers answers, each for ttl. Concurrent requests for one answer share a review. It
+// does not remember errors. The zero value is ready.
 type answers[V any] struct {
 	mu    sync.Mutex // protects the fields below
 	byKey map[[sha256.Size]byte]*answer[V]
@@ -81,7 +81,7 @@ func (a *answers[V]) finish(key [sha256.Size]byte, known *answer[V]) {
 	close(known.done)
 }
 
-// makeRoomLocked forgets what is too old or, if that is not enough, something else.
+// makeRoomLocked removes expired answers and, if that is not enough, others.
 func (a *answers[V]) makeRoomLocked() {
 	if a.byKey == nil {
 		a.byKey = map[[sha256.Size]byte]*answer[V]{}

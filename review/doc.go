@@ -4,7 +4,8 @@
 //	reviewer := review.New(client, review.Config{})
 //	debugpage.Config{…, Authorize: reviewer.Authorize(review.Path("get", "/debug/informers"))}
 //
-// The program needs the rights of the ClusterRole system:auth-delegator. Callers need a rule for the path or resource, such as
+// The program needs the rights of the ClusterRole system:auth-delegator. Callers need a rule for the path or resource,
+// such as
 //
 //	rules:
 //	- nonResourceURLs: [/debug/informers]

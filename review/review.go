@@ -19,20 +19,22 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// maxToken is the length of a token that is sent to the API server at most. Tokens of service accounts have about 1 kB.
+// maxToken is the length of the longest token that is sent to the API server. Tokens of service accounts have about 1
+// kB.
 const maxToken = 16 << 10 // bytes
 
 // Config is the configuration of a [Reviewer]. The zero value is ready to use.
 type Config struct {
-	// Audiences are those that a token must be for: one of them is enough. Nil means those of the API server.
+	// Audiences are the accepted audiences: a token must be for at least one of them. Nil means those of the API
+	// server.
 	Audiences []string
 	// Logger logs the reviews of Authorize that failed, without tokens. Nil means slog.Default.
 	Logger *slog.Logger
 }
 
 // Reviewer asks the API server who a client is, and what they may do. Create one with [New]. It uses an answer for ten
-// seconds, whether yes or no, as the components of Kubernetes do: a client keeps for so long what it was allowed. All
-// methods are safe for concurrent use.
+// seconds, whether yes or no, as the components of Kubernetes do. So a client may keep a revoked right for ten seconds.
+// All methods are safe for concurrent use.
 type Reviewer struct {
 	tokens    *informer.TypedClient[*authenticationv1.TokenReview]
 	accesses  *informer.TypedClient[*authorizationv1.SubjectAccessReview]
@@ -43,8 +45,8 @@ type Reviewer struct {
 	allowed answers[bool]
 }
 
-// New returns a reviewer. Its requests count for the rate limit of client, which should be one of its own: clients with
-// ever new tokens must not delay the informers.
+// New returns a reviewer. Its requests count toward the rate limit of client. Give the reviewer a client of its own, so
+// that callers with ever new tokens cannot delay the informers.
 func New(client *informer.Client, config Config) *Reviewer {
 	return &Reviewer{
 		tokens: informer.NewTypedClient[*authenticationv1.TokenReview](client,
@@ -79,14 +81,14 @@ func (r *Reviewer) User(ctx context.Context, token string) (*authenticationv1.Us
 	})
 }
 
-// Path returns the access of a path that is no resource, for [Reviewer.Allowed]. Verbs are in lower case, such as
+// Path returns the access to a path that is not a resource, for [Reviewer.Allowed]. Verbs are in lower case, such as
 // "get".
 func Path(verb, path string) authorizationv1.SubjectAccessReviewSpec {
 	return authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
 }
 
-// Allowed reports whether the API server allows an access to a user. access has the attributes of a resource, or those
-// of a path; its other fields are overwritten. It takes ten seconds at most.
+// Allowed reports whether the API server allows user an access. access has the attributes of a resource, or those of a
+// path; its other fields are overwritten. It takes ten seconds at most.
 func (r *Reviewer) Allowed(ctx context.Context, user *authenticationv1.UserInfo,
 	access authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	if user == nil || user.Username == "" && len(user.Groups) == 0 {
@@ -113,8 +115,8 @@ func (r *Reviewer) Allowed(ctx context.Context, user *authenticationv1.UserInfo,
 }
 
 // Authorize returns a function that reports whether the sender of a request has a bearer token, and the API server
-// allows the access to its user. A review that fails counts as no, and is logged. Requests that want to act as another
-// user (impersonation) are refused: what their sender may do says nothing about what the other may.
+// allows the access to its user. A review that fails counts as no, and is logged. The function refuses requests that
+// impersonate another user: the rights of the sender say nothing about those of the other.
 func (r *Reviewer) Authorize(access authorizationv1.SubjectAccessReviewSpec) func(*http.Request) bool {
 	return func(request *http.Request) bool {
 		for name := range request.Header {
@@ -151,7 +153,7 @@ func Token(r *http.Request) string {
 
 // Status is the status of a [Reviewer].
 type Status struct {
-	// Tokens counts the questions who a client is, and Accesses those what it may do.
+	// Tokens counts the checks of tokens, and Accesses the checks of rights.
 	Tokens, Accesses Counts
 }
 

@@ -101,7 +101,7 @@ func request(headers ...string) *http.Request {
 	return r
 }
 
-// Only a request with one bearer token, whose user may, is allowed. Everything else is refused.
+// Only a request with one bearer token, whose user has the right, is allowed.
 func TestAuthorize(t *testing.T) {
 	inRig(t, review.Config{}, func(t *testing.T, s *server, r *review.Reviewer, log *bytes.Buffer) {
 		path := r.Authorize(review.Path("get", "/debug"))
@@ -138,7 +138,7 @@ func TestAuthorize(t *testing.T) {
 	})
 }
 
-// Whatever fails means no: an error, an answer that is no review, and a server that does not answer in time.
+// Every failure means no: an error, an answer that is not a review, and a server that does not answer in time.
 func TestFailuresMeanNo(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail   func(*http.Request) (*http.Response, error)
@@ -171,7 +171,7 @@ func TestFailuresMeanNo(t *testing.T) {
 					t.Errorf("the log is %q, want one with %q, and without the token", got, test.logged)
 				}
 				s.failing = nil
-				<-time.After(11 * time.Second) // the answer that is no review is remembered as no
+				<-time.After(11 * time.Second) // the answer that is not a review is remembered as no
 				if !authorize(request("Authorization", "Bearer of-admin")) {
 					t.Error("not allowed after the failure")
 				}
@@ -222,7 +222,7 @@ func TestAnswersAreUsedForTenSeconds(t *testing.T) {
 	})
 }
 
-// At most 100 token reviews are under way: ever new tokens hold a bounded amount of memory.
+// At most 100 token reviews are under way: ever new tokens take a bounded amount of memory.
 func TestReviewsAreBounded(t *testing.T) {
 	inRig(t, review.Config{}, func(t *testing.T, s *server, r *review.Reviewer, _ *bytes.Buffer) {
 		release := make(chan struct{})
@@ -259,7 +259,7 @@ func TestAudiences(t *testing.T) {
 	})
 }
 
-// Nobody is no user: the API server would allow what it allows to everybody.
+// A review without a user is an error: the API server would give it the rights of everybody.
 func TestNobodyIsNotAllowed(t *testing.T) {
 	inRig(t, review.Config{}, func(t *testing.T, s *server, r *review.Reviewer, _ *bytes.Buffer) {
 		for _, user := range []*authenticationv1.UserInfo{nil, {}} {

@@ -66,8 +66,9 @@ type Config struct {
 	Window int
 	// Table makes the Tables that kubectl get requests. Nil means the columns Name and Age.
 	Table *Table
-	// ManagedFieldsOptOut lets clients that accept application/json;drop=metadata.managedFields have JSON without
-	// metadata.managedFields, as the feature gate of that name does (KEP-5958). False means that they have it.
+	// ManagedFieldsOptOut lets clients that accept application/json;drop=metadata.managedFields receive JSON without
+	// metadata.managedFields, as the feature gate of that name does (KEP-5958). False means JSON with
+	// metadata.managedFields.
 	ManagedFieldsOptOut bool
 }
 
@@ -106,7 +107,7 @@ type Cache[T Object] struct {
 	writer  informer.StoreWriter[*element[T]]
 
 	mu       sync.RWMutex // protects the fields below, and writer; while holding it, take only the store's lock
-	ready    bool         // the first Replaced has come
+	ready    bool         // the first Replaced has arrived
 	rv       uint64       // the cache has every change up to this version
 	ring     ring[T]
 	progress chan struct{}            // closed when rv moves; nil if nobody waits for that

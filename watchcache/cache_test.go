@@ -112,7 +112,7 @@ func TestCache_PutChecksOrder(t *testing.T) {
 	if _, ok := cache.Get(informer.Key{Namespace: "ns", Name: "a"}); ok || cache.ResourceVersion() != "4" || cache.Len() != 1 {
 		t.Errorf("after a replacement at an older version: %d objects at %s", cache.Len(), cache.ResourceVersion())
 	}
-	other := pod("c", "1") // as a server that was restored from a backup can have it
+	other := pod("c", "1") // as on a server that was restored from a backup
 	other.Spec.NodeName = "other"
 	put(informer.Delta[*corev1.Pod]{Type: informer.Replaced, Items: []*corev1.Pod{other}, ResourceVersion: "2", Restored: true}, true)
 	if got, _ := cache.Get(informer.KeyOf(other)); got != other {
@@ -120,7 +120,7 @@ func TestCache_PutChecksOrder(t *testing.T) {
 	}
 }
 
-// A GET of an object that the source has but could not decode is no 404.
+// A GET of an object that the source has but could not decode is not a 404.
 // Guarantees: R17
 func TestUndecodableObjectIsNoNotFound(t *testing.T) {
 	c := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod"})
@@ -147,8 +147,8 @@ func TestUndecodableObjectIsNoNotFound(t *testing.T) {
 	}
 }
 
-// An invalid delta is an error, changes nothing, and leaves the cache usable. So does a panic of an object's method
-// that the caller recovers.
+// An invalid delta is an error and changes nothing, and the cache stays usable. The same holds for a panic of an
+// object's method that the caller recovers.
 func TestInvalidPutChangesNothing(t *testing.T) {
 	cache := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod"})
 	pod := func(name, rv string) *corev1.Pod {
@@ -200,7 +200,7 @@ func (p *panicking) GetName() string {
 	return p.Name
 }
 
-// TestCache_NotFilledYet checks the responses of a server that waits for its source.
+// TestCache_NotFilledYet checks the responses of a cache that waits for its source.
 func TestCache_NotFilledYet(t *testing.T) {
 	cache := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod"})
 	for _, query := range []string{"", "watch=1"} {

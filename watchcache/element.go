@@ -51,7 +51,7 @@ func (c *Cache[T]) bytes(el *element[T], f format) ([]byte, error) {
 	return b, nil
 }
 
-// bookmark is what the watchers that are up to version rv receive.
+// bookmark is the bookmark of the watchers that have seen everything up to version rv.
 type bookmark[T Object] struct {
 	rv      uint64
 	element *element[T]
@@ -67,7 +67,7 @@ func (c *Cache[T]) bookmarkAt(rv uint64) *element[T] {
 	return b.element
 }
 
-// bytesFor returns the bytes for a request with that context: those of bytes, unless a test changes them.
+// bytesFor returns the result of bytes, unless a test changes it through ctx.
 func (c *Cache[T]) bytesFor(ctx context.Context, el *element[T], f format) ([]byte, error) {
 	b, err := c.bytes(el, f)
 	if change := spoil.FromContext(ctx); change != nil && err == nil {

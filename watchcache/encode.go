@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// format is one of the representations of an object: JSON or protobuf, whole or metadata only; JSON also bare, which is
-// without managedFields; or a Table in JSON, with the metadata of its objects, with nothing of them, or with all.
+// format is a representation of an object: JSON or protobuf, whole or metadata only; bare JSON, which is without
+// managedFields; or a Table in JSON, whose rows include the metadata of objects, nothing, or whole objects.
 type format uint8
 
 const (
@@ -38,7 +38,7 @@ func (f format) metadata() bool {
 	return f == formatMetadataJSON || f == formatMetadataProtobuf || f == formatBareMetadataJSON
 }
 
-// bare returns f without managedFields, which only JSON can be.
+// bare returns f without managedFields, if f is JSON, and otherwise f.
 func (f format) bare() format {
 	switch f {
 	case formatJSON:
@@ -176,7 +176,7 @@ func (c *codec[T]) writeObject(w *bufio.Writer, f format, b []byte) {
 		return
 	}
 	head := c.heads[f]
-	if head == nil || len(b) == 0 || b[0] != '{' { // the last two if a test has changed it
+	if head == nil || len(b) == 0 || b[0] != '{' { // the last two apply if a test has changed b
 		w.Write(b)
 		return
 	}
@@ -269,7 +269,7 @@ func (c *codec[T]) writeList(w *bufio.Writer, f format, list listMeta, items []*
 // listMeta is the metadata of a list.
 type listMeta struct {
 	metav1.ListMeta
-	// the selector of the shard; empty if there is none. Like kube-apiserver, a list of metadata does not have it
+	// the selector of the shard; empty means none. As in kube-apiserver, a list of metadata omits it
 	shard string
 }
 
@@ -346,7 +346,7 @@ func appendTypeMeta(b []byte, kind schema.GroupVersionKind) []byte {
 	meta := runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()}
 	encoded, err := meta.Marshal()
 	if err != nil {
-		panic(err) // it has two strings
+		panic(err) // cannot happen: it has two strings
 	}
 	b = append(b, 1<<3|2)
 	b = binary.AppendUvarint(b, uint64(len(encoded)))
@@ -373,7 +373,7 @@ func appendStatus(b []byte, status metav1.Status, protobuf bool) []byte {
 		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		encoded, err := json.Marshal(status)
 		if err != nil {
-			panic(err) // it has strings and numbers
+			panic(err) // cannot happen: it has strings and numbers
 		}
 		return append(b, encoded...)
 	}

@@ -16,7 +16,7 @@ import (
 type selectableFields[T Object] struct {
 	values  map[string]func(obj T) string // by the label in a selector
 	refusal func(label string) string     // returns the error text for any other label
-	index   string                        // the field that the cache has an index of; empty means none
+	index   string                        // the field that the cache indexes; empty means none
 }
 
 // newSelectableFields returns the fields of a cache. It panics if T lacks a field that config.SelectableFields names.
@@ -48,7 +48,7 @@ func newSelectableFields[T Object](config Config, custom bool) selectableFields[
 		switch {
 		case kind.refusal != nil:
 			return kind.refusal(gvk, label)
-		// like the group of every custom resource
+		// the group of a custom resource contains a dot
 		case builtin || len(kind.fields) > 0, custom && strings.Contains(gvk.Group, "."):
 			return "field label not supported: " + label
 		}
@@ -90,8 +90,8 @@ func (o fieldsOf[T]) Get(field string) string {
 type builtinKind struct {
 	fields   []builtinField
 	nameOnly bool   // of the metadata, only the name is selectable
-	index    string // the field that kube-apiserver has an index of
-	// refusal returns the error text for another label. Nil means "field label not supported: LABEL".
+	index    string // the field that kube-apiserver indexes
+	// refusal returns the error text for any other label. Nil means "field label not supported: LABEL".
 	refusal func(kind schema.GroupVersionKind, label string) string
 }
 

@@ -48,7 +48,7 @@ func (g *grouped) change(t informer.DeltaType, namespace, name, app, node string
 	}})
 }
 
-// follower is a watcher and what it has received.
+// follower is a watcher and the events that it has received.
 type follower struct {
 	*watcher[*corev1.Pod]
 	selector selector[*corev1.Pod]
@@ -99,7 +99,7 @@ func (f *follower) see(e *event[*corev1.Pod]) {
 	}
 }
 
-// seen describes an event as a watcher with that selector receives it, empty if it does not.
+// seen describes an event as a watcher with a selector receives it. Empty means that it does not.
 func seen(s *selector[*corev1.Pod], e *event[*corev1.Pod]) string {
 	eventType, el := s.see(e)
 	if eventType == "" {
@@ -117,7 +117,7 @@ func (f *follower) woken() bool {
 	}
 }
 
-// TestAnEventWakesOnlyItsWatchers changes pods and looks which of the waiting watchers wake.
+// TestAnEventWakesOnlyItsWatchers changes pods and checks which of the waiting watchers wake.
 // Guarantees: W1, W4
 func TestAnEventWakesOnlyItsWatchers(t *testing.T) {
 	g := newGrouped(t, 100)
@@ -201,8 +201,8 @@ func TestAWatcherThatWaitsIsNotSlow(t *testing.T) {
 	}
 }
 
-// TestGroupsHideNoEvent compares what watchers with random selectors receive with what their selectors say about all
-// events.
+// TestGroupsHideNoEvent compares the events that watchers with random selectors receive with all events that their
+// selectors select.
 // Guarantees: W1, W4
 func TestGroupsHideNoEvent(t *testing.T) {
 	seed := rand.Uint64()

@@ -401,7 +401,7 @@ const continueVersion = "meta.k8s.io/v1"
 func (t continueToken) String() string {
 	b, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // it has strings and a number
+		panic(err) // cannot happen: it has strings and a number
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -430,8 +430,8 @@ func parseContinue(s string) (continueToken, informer.Key, error) {
 	return t, informer.Key{Namespace: namespace, Name: name}, nil
 }
 
-// continueExpired returns kube-apiserver's error for a token whose version is gone. It has a token to continue at the
-// latest version.
+// continueExpired returns kube-apiserver's error for a token whose version is gone. It contains a token to continue at
+// the latest version.
 func continueExpired(t continueToken) error {
 	err := apierrors.NewResourceExpired("The provided continue parameter is too old " +
 		"to display a consistent list result. You can start a new list without " +

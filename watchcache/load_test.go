@@ -51,7 +51,7 @@ var loadAccepts = map[string]string{
 	"protobuf-metadata": "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
 }
 
-// changes are the versions that the watchers must see, and when each was put.
+// changes holds the versions that the watchers must see, and when each was put.
 type changes struct {
 	versions []uint64
 	put      []time.Time

@@ -15,11 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// negotiate returns the first supported representation that the request accepts. JSON is always supported, protobuf if
-// protobuf is set, and both also as metadata only, requested as metadataKind of meta.k8s.io/v1, and JSON as a Table. An
-// empty metadataKind means neither. No Accept header means JSON.
+// negotiate returns the first supported representation that the request accepts. It supports JSON, and protobuf if
+// protobuf is set. Unless metadataKind is empty, it also supports both as metadata only, requested as metadataKind of
+// meta.k8s.io/v1, and JSON as a Table. No Accept header means JSON.
 //
-// drop is the parameter of that name of the representation: the fields to leave out, with + between them.
+// drop is the parameter drop of the representation: the fields to leave out, separated by +.
 func negotiate(r *http.Request, protobuf bool, metadataKind string) (f format, drop string, err error) {
 	accept := r.Header.Values("Accept")
 	if len(accept) == 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A server with the feature leaves managedFields out of JSON for those who ask for that, and of nothing else.
+// A server with the feature leaves managedFields out of JSON for clients that ask for that, and out of nothing else.
 func TestClientsOptOutOfManagedFields(t *testing.T) {
 	const as = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	for _, c := range []struct {

@@ -54,7 +54,7 @@ func (r rig) client(contentType string) corev1client.CoreV1Interface {
 	return clients.CoreV1()
 }
 
-// set creates or updates a pod with that label and node.
+// set creates or updates a pod with a label and a node.
 func (r rig) set(namespace, name, app, node string) *corev1.Pod {
 	r.Helper()
 	pod := &corev1.Pod{

@@ -18,7 +18,7 @@ type selector[T Object] struct {
 	values    map[string]func(obj T) string // the selectable fields
 	shard     informer.Shard                // the zero value means all
 
-	index   *informer.Index[*element[T], string] // finds what fields selects; nil if it does not
+	index   *informer.Index[*element[T], string] // finds the objects that fields selects; nil if it cannot
 	indexed string                               // the key in index
 }
 
@@ -54,7 +54,7 @@ func (s *selector[T]) one() bool {
 	return named
 }
 
-// from yields elements from key on, at least those that match.
+// from yields the elements from key on that match, and perhaps others.
 func (s *selector[T]) from(snapshot *informer.Snapshot[*element[T]], key informer.Key) iter.Seq[*element[T]] {
 	if key.Namespace < s.namespace {
 		key = informer.Key{Namespace: s.namespace}

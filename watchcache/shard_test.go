@@ -21,8 +21,9 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// A list of a shard has the objects of the shard, and its metadata has the selector. A watch of the shard has the events of those
-// objects: an object with another UID may belong to another shard. Clients that know no shards can read both.
+// A list of a shard contains the objects of the shard, and the selector in its metadata. A watch of the shard delivers
+// the events of those objects: an object with another UID may belong to another shard. Clients that do not know shards
+// can read both.
 // Guarantees: W4, S1
 func TestShards(t *testing.T) {
 	for _, shard := range []informer.Shard{

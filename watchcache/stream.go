@@ -39,7 +39,7 @@ type stream[T Object] struct {
 	format     format
 	selector   selector[T]
 	bookmarks  bool // the client requests them
-	headless   bool // of a Table: an event before had the columns
+	headless   bool // of a Table: an earlier event contained the columns
 	unsent     int  // events since the last flush
 
 	initial    *informer.Snapshot[*element[T]] // the objects to begin with; nil if the client wants none
@@ -162,7 +162,7 @@ func (s *stream[T]) initialEvents() bool {
 // eventsAtATime is how many events a watch takes from the ring in one step.
 const eventsAtATime = 16
 
-// catchUp writes all events that there are, and then a bookmark if one is due. It returns a channel that the next event
+// catchUp writes all pending events, and then a bookmark if one is due. It returns a channel that the next event
 // closes, or false if the watch has ended.
 func (s *stream[T]) catchUp(bookmarkDue bool) (wake <-chan struct{}, ok bool) {
 	var events [eventsAtATime]*event[T]
@@ -197,20 +197,20 @@ func (s *stream[T]) catchUp(bookmarkDue bool) (wake <-chan struct{}, ok bool) {
 // buffers are free buffers of bufferSize.
 var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
 
-// takeBuffer returns a buffer before w.
+// takeBuffer returns a buffer that writes to w.
 func takeBuffer(w io.Writer) *bufio.Writer {
 	b := buffers.Get().(*bufio.Writer)
 	b.Reset(w)
 	return b
 }
 
-// returnBuffer returns a buffer. Everything has been flushed, or will never be.
+// returnBuffer returns a buffer to buffers. It drops bytes that were not flushed.
 func returnBuffer(b *bufio.Writer) {
 	b.Reset(nil)
 	buffers.Put(b)
 }
 
-// takeBuffer provides s.w.
+// takeBuffer sets s.w if it is nil.
 func (s *stream[T]) takeBuffer() {
 	if s.w == nil {
 		s.w = takeBuffer(s.to)
@@ -248,7 +248,7 @@ func (s *stream[T]) event(eventType string, el *element[T]) error {
 	return err
 }
 
-// bytes returns an element as the watch sends it. The columns of a Table come with its first event only.
+// bytes returns an element as the watch sends it. Only the first event of a Table contains the columns.
 func (s *stream[T]) bytes(el *element[T]) ([]byte, error) {
 	if !s.format.table() {
 		return s.cache.bytesFor(s.ctx, el, s.format)

@@ -17,7 +17,7 @@ import (
 // Table says how the objects of a [Cache] become the rows of a metav1.Table, which kubectl get requests
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables).
 type Table struct {
-	// Columns are the columns. The first one has usually the name of the object.
+	// Columns are the columns. The first one usually contains the name of the object.
 	Columns []metav1.TableColumnDefinition
 	// Cells returns the cells of an object, one for each column. The object may also be that of a bookmark, which has only
 	// a resource version. Cells must not write to the object, and may be called concurrently.
@@ -29,7 +29,7 @@ type Table struct {
 
 var metadataDocs = metav1.ObjectMeta{}.SwaggerDoc()
 
-// defaultTable has the columns of a custom resource whose definition has none.
+// defaultTable has the columns of a custom resource whose definition names none.
 var defaultTable = &Table{
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: metadataDocs["name"]},
@@ -40,7 +40,7 @@ var defaultTable = &Table{
 	},
 }
 
-// tableFormat returns the format of a Table whose rows include what the request asks for.
+// tableFormat returns the format of the Table that a request asks for.
 func tableFormat(r *http.Request) (format, error) {
 	options := &metav1.TableOptions{IncludeObject: metav1.IncludeObjectPolicy(r.URL.Query().Get("includeObject"))}
 	if errs := validation.ValidateTableOptions(options); len(errs) > 0 {
@@ -55,7 +55,7 @@ func tableFormat(r *http.Request) (format, error) {
 	return formatTable, nil
 }
 
-// table returns the elements as a metav1.Table, in a format of tables.
+// table encodes the elements as a metav1.Table. f is a format of Tables.
 func (c *Cache[T]) table(f format, list metav1.ListMeta, headers bool, items []*element[T]) ([]byte, error) {
 	table := metav1.Table{ListMeta: list, Rows: make([]metav1.TableRow, len(items))}
 	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
@@ -76,13 +76,13 @@ func (c *Cache[T]) table(f format, list metav1.ListMeta, headers bool, items []*
 	return json.Marshal(table)
 }
 
-// included returns what the row of an element has in a table of that format, or nil for nothing.
+// included returns the object in the row of an element, or nil for none.
 func (c *Cache[T]) included(f format, el *element[T]) ([]byte, error) {
 	include := formatMetadataJSON
 	switch _, endsInitial := el.obj.GetAnnotations()[metav1.InitialEventsAnnotationKey]; {
 	case f == formatObjectTable:
 		include = formatJSON
-	case f == formatBareTable && !endsInitial: // clients need that bookmark, whatever they ask for
+	case f == formatBareTable && !endsInitial: // clients need the annotation, whatever they ask for
 		return nil, nil
 	}
 	b, err := c.bytes(el, include)

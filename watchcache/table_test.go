@@ -46,13 +46,13 @@ func tablePod(name, rv string) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: "n-" + name}}
 }
 
-// table is a Table of the cache of tables, with those columns and rows.
+// table is a Table of the cache of tables, with columns and rows.
 func table(metadata, columns, rows string) string {
 	return `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":` + metadata + `,"columnDefinitions":` + columns +
 		`,"rows":[` + rows + `]}`
 }
 
-// row is the row of a pod with that object.
+// row is the row of a pod with an object.
 func row(name, object string) string {
 	return `{"cells":["` + name + `","n-` + name + `"],"object":` + object + `}`
 }
@@ -123,8 +123,8 @@ func TestTablesOfOneObject(t *testing.T) {
 	}
 }
 
-// The columns come with the first event only. A bookmark is a row too, and the one after the initial events has its
-// annotation even if the client wants no objects.
+// Only the first event contains the columns. A bookmark is a row, too, and the one after the initial events contains
+// its annotation even if the client wants no objects.
 func TestTablesOfAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		response := httptest.NewRecorder()

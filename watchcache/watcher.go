@@ -13,9 +13,8 @@ import (
 //
 //	startWatch ──► following ──► ended
 //
-// It ends when the collection is replaced, when EndWatches is called, or when it falls too far behind. In the first case
-// it finishes the current frame, and in the second one also the events so far. In the last case the request is aborted, as
-// it may be stuck in a write.
+// When the collection is replaced, the watcher ends after the current frame. After EndWatches, it ends after the events
+// so far. When it falls too far behind, the cache aborts the request, which may be stuck in a write.
 //
 // take, done and the field scanned belong to the goroutine of the request.
 type watcher[T Object] struct {
@@ -23,8 +22,8 @@ type watcher[T Object] struct {
 	group   *group
 	from    uint64                // it sees no event up to this version, which may be in the future
 	scanned uint64                // the sequence number of the first event that take has not visited
-	next    atomic.Uint64         // that of the first event that the watcher has not finished
-	asleep  atomic.Pointer[alarm] // what it waits for; nil after take has returned events
+	next    atomic.Uint64         // the sequence number of the first event that the watcher has not finished
+	asleep  atomic.Pointer[alarm] // the alarm that it waits for; nil after take has returned events
 	last    uint64                // it ends before the event with this sequence number; protected by Cache.mu
 	ended   atomic.Bool           // it ends now
 

@@ -42,7 +42,7 @@ func TestEndWatches_ComesAfterTheEventsSoFar(t *testing.T) {
 			defer close(ended)
 			cache.ServeList(client, httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=1", nil), "")
 		}()
-		synctest.Wait() // it is stuck in the write of the initial objects
+		synctest.Wait() // it is stuck in writing the initial objects
 		remove("a", "4")
 		cache.EndWatches()
 		remove("b", "5")

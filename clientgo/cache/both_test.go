@@ -36,8 +36,7 @@ var informers = []struct {
 	}},
 }
 
-// scene is a difference that the documentation lists: what programs see with client-go's informer and with that of this
-// package.
+// scene shows a difference that the documentation lists, with client-go's informer and with that of this package.
 type scene struct {
 	name         string
 	play         func(*stage)
@@ -63,7 +62,7 @@ func (s *stage) run() {
 	synctest.Wait()
 }
 
-// gap stops the server, does what f does, and starts it in a state in which no watch resumes. It waits for the events.
+// gap stops the server, calls f, and starts the server in a state in which no watch resumes. It waits for the events.
 func (s *stage) gap(f func()) {
 	s.Server.Stop()
 	f()
@@ -73,7 +72,7 @@ func (s *stage) gap(f func()) {
 	synctest.Wait()
 }
 
-// sayEvents says the events since the last time, sorted.
+// sayEvents notes the events since the last call, sorted.
 func (s *stage) sayEvents() {
 	synctest.Wait()
 	events := s.events.Next(len(s.events.Waiting()))
@@ -221,9 +220,9 @@ func (s *stage) transform(f clientcache.TransformFunc) {
 	}
 }
 
-// What package clientgo lists as different is so with both kinds of informers.
+// Both kinds of informers behave as package clientgo says in its list of differences.
 func TestDifferences(t *testing.T) {
-	// One of them waits until the time of the last error, which is that of the real clock, has passed in a bubble.
+	// One scene waits until the bubble's clock has passed the time of the last error, which is from the real clock.
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil
 	defer func() { utilruntime.ErrorHandlers = handlers }()

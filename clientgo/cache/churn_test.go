@@ -13,7 +13,7 @@ import (
 )
 
 // While many goroutines add and remove handlers, each handler receives a consistent sequence: an object is added before
-// it is updated or deleted, and an update starts from what the handler has.
+// it is updated or deleted, and an update starts from the version that the handler knows.
 // Guarantees: P1, H2, H7
 func TestHandlersComeAndGo(t *testing.T) {
 	w := world.New(t)
@@ -74,7 +74,7 @@ type chain struct {
 	mu   sync.Mutex // protects the fields below
 	has  map[string]*corev1.Pod
 	want string
-	came chan struct{} // closed when the object that wait waits for comes
+	came chan struct{} // closed when the object that wait waits for arrives
 }
 
 func (c *chain) OnAdd(obj any, _ bool) {

@@ -10,12 +10,13 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ErrNoRESTClient indicates that a client of client-go sends no requests over HTTP, as a fake clientset of a test does.
+// ErrNoRESTClient indicates a client of client-go that sends no requests over HTTP, such as the fake clientset of a
+// test.
 var ErrNoRESTClient = errors.New("the client has no *rest.RESTClient")
 
 // ClientFor returns a client that sends its requests as client does: to the same server, with the same transport and
-// rate limit. client is what the method RESTClient of a clientset returns. The error wraps [ErrNoRESTClient] if it is
-// no *rest.RESTClient, or nil.
+// rate limit. client is the result of a clientset's method RESTClient. If it is nil or not a *rest.RESTClient, the
+// error wraps [ErrNoRESTClient].
 //
 // Two settings of a rest.Config cannot be read from client: the warning handler, so warnings are logged, and the content
 // type, so protobuf is used where the type supports it. If they matter, create a client with informer.NewClient.
@@ -41,7 +42,7 @@ func ClientFor(client rest.Interface) (*informer.Client, error) {
 	return informer.NewClient(config)
 }
 
-// sameAgent sends requests with the user agent of next, a transport of client-go, which sets it if there is none.
+// sameAgent removes the user agent of requests, so next, a transport of client-go, sets its own.
 type sameAgent struct{ next http.RoundTripper }
 
 func (s sameAgent) RoundTrip(req *http.Request) (*http.Response, error) {

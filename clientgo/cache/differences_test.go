@@ -49,7 +49,8 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
-// A relist delivers no events for objects that did not change. The objects that a test added before Run go without one.
+// A relist delivers no events for objects that did not change. Objects that a test added before Run disappear without
+// an event.
 // Guarantees: R19
 func TestNoEventsWithoutChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestTransforms(t *testing.T) {
 	}
 }
 
-// A watch that ends cleanly is no failure, so the watch error handler is not called.
+// A watch that ends cleanly is not a failure, so the watch error handler is not called.
 func TestCleanEndIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world.New(t)

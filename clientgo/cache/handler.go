@@ -21,8 +21,8 @@ const minResync = time.Second
 // utilruntime.ReallyCrash = false: otherwise the program ends.
 const afterPanic = time.Second
 
-// handler is the handler of an informer for one of client-go. Each call defers HandleCrash itself, so that the log names
-// the line that panicked.
+// handler passes the events of an informer to a handler of client-go. Each call defers HandleCrash itself, so that the
+// log names the line that panicked.
 type handler struct {
 	to cache.ResourceEventHandler
 	of *registration
@@ -47,7 +47,7 @@ func (h handler) OnDelete(last Object, final bool) {
 	h.to.OnDelete(cache.DeletedFinalStateUnknown{Key: keyOf(last), Obj: Result(last)})
 }
 
-// registration is the handle of a handler.
+// registration is the handle that AddEventHandler returns for a handler.
 type registration struct {
 	handler cache.ResourceEventHandler
 	name    string          // of the handler
@@ -63,7 +63,7 @@ type registration struct {
 	gone bool // the handler was removed, or the informer has stopped
 }
 
-// newRegistration returns the handle of a handler of the informer with the name of.
+// newRegistration returns the handle of h. of is the name of the informer.
 func newRegistration(h cache.ResourceEventHandler, of string, resync []time.Duration,
 	logger klog.Logger) *registration {
 	return &registration{
@@ -89,7 +89,7 @@ func (r *registration) subscribe(to []*informer.Informer[Object]) error {
 	for n, i := range to {
 		sub := i.Subscribe(handler{r.handler, r}, informer.SubscriptionConfig[Object]{
 			Name: r.name,
-			// Each change, however many wait, as in client-go.
+			// As in client-go, any number of changes may wait.
 			Delivery: informer.DeliverEvery(math.MaxInt),
 			Resync:   r.resync[n],
 		})
@@ -149,7 +149,7 @@ func (r *registration) closeLocked() {
 	}
 }
 
-// HasSynced reports whether the handler has processed all objects that the informer had at first.
+// HasSynced reports whether the handler has processed the initial list.
 func (r *registration) HasSynced() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,7 +40,7 @@ func newLive(name string, parts []*informer.Informer[Object]) *live {
 	return &live{name: name, parts: parts, indexes: map[string]*index{}}
 }
 
-// hasSynced reports whether each part has its whole collection.
+// hasSynced reports whether each part has received its whole collection.
 func (l *live) hasSynced() bool {
 	for _, part := range l.parts {
 		if !part.HasSynced() {
@@ -50,7 +50,7 @@ func (l *live) hasSynced() bool {
 	return true
 }
 
-// waitSynced waits until each part has its whole collection. It returns false if one stops first.
+// waitSynced waits until each part has received its whole collection. It returns false if one stops first.
 func (l *live) waitSynced() bool {
 	for _, part := range l.parts {
 		if part.WaitSynced(context.Background()) != nil {
@@ -63,8 +63,8 @@ func (l *live) waitSynced() bool {
 // namespaceIndexFunc is the code of cache.MetaNamespaceIndexFunc.
 var namespaceIndexFunc = reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
 
-// AddIndexers adds indexes. It adds none and returns an error if one of the names is taken. An error of an index
-// function is a panic, as in client-go.
+// AddIndexers adds indexes. It adds none and returns an error if one of the names is taken. An index function that
+// returns an error causes a panic, as in client-go.
 func (l *live) AddIndexers(indexers cache.Indexers) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +188,7 @@ func (l *live) index(name string) (*index, error) {
 }
 
 // Index returns the objects that share a value of the index with obj, which need not be in the store. Like ByIndex and
-// IndexKeys, it also returns an error if there may be more, because objects could not be decoded.
+// IndexKeys, it also returns an error if objects may be missing because they could not be decoded.
 func (l *live) Index(name string, obj any) ([]any, error) {
 	x, err := l.index(name)
 	if err != nil {
@@ -206,7 +206,7 @@ func (l *live) Index(name string, obj any) ([]any, error) {
 	return list.objects(), list.missing
 }
 
-// ByIndex returns the objects that have a value.
+// ByIndex returns the objects with a value in the index.
 func (l *live) ByIndex(name, value string) ([]any, error) {
 	x, err := l.index(name)
 	if err != nil {
@@ -217,7 +217,7 @@ func (l *live) ByIndex(name, value string) ([]any, error) {
 	return list.objects(), list.missing
 }
 
-// IndexKeys returns the keys of the objects that have a value.
+// IndexKeys returns the keys of the objects with a value in the index.
 func (l *live) IndexKeys(name, value string) ([]string, error) {
 	x, err := l.index(name)
 	if err != nil {
@@ -238,7 +238,7 @@ type found struct {
 	all       []Object
 	known     map[string]bool // the keys of all, if skipKnown is set
 	skipKnown bool
-	missing   error // there may be more, which could not be decoded
+	missing   error // objects that could not be decoded may be missing
 }
 
 func (f *found) add(obj Object) {
@@ -263,7 +263,7 @@ func (f *found) objects() []any {
 	return list
 }
 
-// lookup adds the objects that have a value to list.
+// lookup adds the objects with a value in x to list.
 func (l *live) lookup(x *index, value string, list *found) {
 	for i, part := range l.parts {
 		snap, in := part.Store().Snapshot(), ""

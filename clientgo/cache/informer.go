@@ -24,7 +24,7 @@ type shared struct {
 	config Config
 	parts  []Part
 	name   string        // for errors and checkers
-	synced chan struct{} // closed when the store has all collections
+	synced chan struct{} // closed when the store has received all collections
 	view   indexer
 
 	running sync.WaitGroup // not added to after phase is stopped
@@ -36,7 +36,7 @@ type shared struct {
 	onWatchError cache.WatchErrorHandlerWithContext
 }
 
-// phase is where a [shared] is in its life: created -> started -> stopped.
+// phase is the state of a [shared]: created -> started -> stopped.
 type phase uint8
 
 const (
@@ -45,7 +45,7 @@ const (
 	stopped
 )
 
-// newShared returns an informer of parts that config, which is valid, describes.
+// newShared returns an informer of parts. config must be valid.
 func newShared(config Config, parts []Part) *shared {
 	s := &shared{
 		config:   config,
@@ -100,7 +100,8 @@ func (s *shared) run(ctx context.Context, i *informer.Informer[Object], of Part)
 	}
 }
 
-// start creates the informers that do the work, with what was noted. It returns nil if that has been done before.
+// start creates the informers that do the work, with the settings that s has noted. It returns nil after the first
+// call.
 func (s *shared) start(ctx context.Context) *live {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +142,8 @@ func (s *shared) subscribeLocked(r *registration, l *live) {
 	s.running.Go(r.follow)
 }
 
-// onFailure returns a function that calls handler. A handler such as that of client-go logs the name of its reflector,
-// so it receives one that only has a name.
+// onFailure returns a function that calls handler. client-go's handler, for example, logs the name of its reflector, so
+// handler receives one that only has a name.
 func (s *shared) onFailure(ctx context.Context, of Part, handler cache.WatchErrorHandlerWithContext) func(error) {
 	description := s.config.ObjectDescription
 	if description == "" {
@@ -204,8 +205,8 @@ func (s *shared) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
 	return r, nil
 }
 
-// resyncLocked returns the resync period of a new handler for each part, by the rules of client-go. own is what the
-// handler asks for, if it does.
+// resyncLocked returns the resync period of a new handler for each part, by the rules of client-go. own is the period
+// that the handler asks for, or nil.
 func (s *shared) resyncLocked(own *time.Duration) []time.Duration {
 	periods := make([]time.Duration, len(s.parts))
 	for n, p := range s.parts {
@@ -225,9 +226,9 @@ func (s *shared) resyncLocked(own *time.Duration) []time.Duration {
 	return periods
 }
 
-// RemoveEventHandler removes a handler and drops what waits for it. It does not wait for a call under way. It does
-// nothing if the handler has been removed before, or belongs to another informer. It returns an error if the handle is
-// none of this package.
+// RemoveEventHandler removes a handler and drops the events that wait for it. It does not wait for a call under way. It
+// does nothing if the handler has been removed before, or belongs to another informer. It returns an error for a handle
+// of another package.
 func (s *shared) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	r, ok := handle.(*registration)
 	if !ok {
@@ -266,7 +267,7 @@ func (s *shared) IsStopped() bool {
 	return s.phase == stopped
 }
 
-// errStarted is the error of a setting that comes too late.
+// errStarted is the error of a setting after Run.
 var errStarted = errors.New("the informer has already started")
 
 // IsStarted reports whether Run was called. client-go's informers have no such method.
@@ -305,8 +306,8 @@ func (s *shared) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithCo
 	return nil
 }
 
-// SetTransform sets the function that is called for each object before it is stored, in place of that of each Part. It
-// returns an error after Run.
+// SetTransform sets the function that is called for each object before it is stored. It replaces the Transform of each
+// Part. It returns an error after Run.
 func (s *shared) SetTransform(f cache.TransformFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,7 +330,7 @@ func (s *shared) AddIndexers(indexers cache.Indexers) error {
 	return s.view.to.Load().AddIndexers(indexers)
 }
 
-// GetIndexer returns the objects and the indexes. Before Run, its methods that write work, for tests.
+// GetIndexer returns the objects and the indexes. Before Run, tests may write to it.
 func (s *shared) GetIndexer() cache.Indexer { return &s.view }
 
 // GetStore returns the objects.

@@ -92,7 +92,7 @@ func wait(t *testing.T, c clientcache.DoneChecker) {
 	}
 }
 
-// What is set before Run applies, in any order: handlers, indexers, a transform. Tests may put objects into the indexer.
+// Settings before Run apply in any order: handlers, indexers, a transform. Tests may put objects into the indexer.
 // Guarantees: P1
 func TestBeforeRun(t *testing.T) {
 	w := world.New(t)
@@ -155,7 +155,7 @@ func TestBeforeRun(t *testing.T) {
 	}
 }
 
-// While the informer runs, only it writes to its store, and settings of before Run are errors.
+// While the informer runs, only it writes to its store, and settings that belong before Run return errors.
 func TestWhileItRuns(t *testing.T) {
 	w := world.New(t)
 	pod := w.Pod("a", "one")
@@ -217,8 +217,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// A handler receives each change in order, also while it is slow, and nothing after it was removed and has ended. A
-// late handler begins with the objects of the store.
+// A handler receives each change in order, even if it is slow, and nothing once its removal is complete. A late handler
+// begins with the objects of the store.
 // Guarantees: P1
 func TestHandlers(t *testing.T) {
 	w := world.New(t)
@@ -368,7 +368,7 @@ func TestPanics(t *testing.T) {
 	events.Next(1)
 }
 
-// New rejects what no informer can hold or follow, and names it.
+// New rejects a configuration that no informer can have, and names what is wrong.
 func TestWrongConfig(t *testing.T) {
 	w := world.New(t)
 	for name, c := range map[string]struct {

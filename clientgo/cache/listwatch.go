@@ -20,9 +20,9 @@ import (
 	"github.com/typedinformer/informer/clientgo/internal/apipath"
 )
 
-// ListWatch is a [cache.ListerWatcher] of a collection of an API server. Unlike that of client-go, it knows which
-// collection that is, so an informer over it sends its own requests. [NewListWatchFromClient] and
-// [NewFilteredListWatchFromClient] return one.
+// ListWatch is a [cache.ListerWatcher] of a collection of an API server. Unlike client-go's, it knows its collection,
+// so an informer over it sends its own requests. [NewListWatchFromClient] and [NewFilteredListWatchFromClient] return
+// one.
 type ListWatch struct {
 	*cache.ListWatch
 	client              cache.Getter
@@ -30,15 +30,15 @@ type ListWatch struct {
 	options             func(*metav1.ListOptions)
 }
 
-// NewListWatchFromClient is that of client-go.
+// NewListWatchFromClient is client-go's function for a [ListWatch] of this package.
 func NewListWatchFromClient(c cache.Getter, resource, namespace string, fieldSelector fields.Selector) *ListWatch {
 	return NewFilteredListWatchFromClient(c, resource, namespace, func(options *metav1.ListOptions) {
 		options.FieldSelector = fieldSelector.String()
 	})
 }
 
-// NewFilteredListWatchFromClient is that of client-go. An informer calls optionsModifier once. The selectors that it
-// sets, and the limit, apply.
+// NewFilteredListWatchFromClient is client-go's function for a [ListWatch] of this package. An informer calls
+// optionsModifier once. Only the selectors and the limit that it sets apply.
 func NewFilteredListWatchFromClient(c cache.Getter, resource, namespace string,
 	optionsModifier func(options *metav1.ListOptions)) *ListWatch {
 	return &ListWatch{
@@ -75,9 +75,9 @@ func NewSharedInformer(lw cache.ListerWatcher, exampleObject runtime.Object,
 	return NewSharedIndexInformer(lw, exampleObject, defaultEventHandlerResyncPeriod, cache.Indexers{})
 }
 
-// NewSharedIndexInformer is that of client-go, for an informer of this package. If lw is a [ListWatch] of this package,
-// the informer requests its collection by itself. From any other lw it receives decoded objects, which it encodes and
-// decodes again.
+// NewSharedIndexInformer is client-go's function for an informer of this package. If lw is a [ListWatch] of this
+// package, the informer requests its collection by itself. From any other lw it receives decoded objects, which it
+// encodes and decodes again.
 func NewSharedIndexInformer(lw cache.ListerWatcher, exampleObject runtime.Object,
 	defaultEventHandlerResyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewSharedIndexInformerWithOptions(lw, exampleObject, cache.SharedIndexInformerOptions{
@@ -100,8 +100,8 @@ func NewSharedIndexInformerWithOptions(lw cache.ListerWatcher, exampleObject run
 	return i
 }
 
-// Over is [NewSharedIndexInformerWithOptions] with options of storage. It returns an error where that returns an
-// informer of client-go. client-go has no such function.
+// Over is [NewSharedIndexInformerWithOptions] with options of storage. It returns an error instead of an informer of
+// client-go. client-go has no such function.
 func Over(lw cache.ListerWatcher, exampleObject runtime.Object, options cache.SharedIndexInformerOptions,
 	storage Options) (cache.SharedIndexInformer, error) {
 	config := Config{
@@ -137,7 +137,7 @@ func Over(lw cache.ListerWatcher, exampleObject runtime.Object, options cache.Sh
 	return New(config)
 }
 
-// guessed returns a name for the collection of objects like obj, for messages.
+// guessed returns the probable name of the collection of obj, for messages.
 func guessed(obj runtime.Object) schema.GroupVersionResource {
 	kind := schema.GroupVersionKind{}
 	if obj != nil {

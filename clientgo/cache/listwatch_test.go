@@ -45,7 +45,7 @@ func TestListWatchFromClient(t *testing.T) {
 	}
 }
 
-// An informer over a ListWatch of a fake clientset has the objects of that.
+// An informer over a ListWatch of a fake clientset has the objects of the clientset.
 // Guarantees: P1
 func TestListWatchFromFakeClient(t *testing.T) {
 	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}})
@@ -96,7 +96,7 @@ func TestListerWatcher(t *testing.T) {
 	}
 }
 
-// Errors of a ListerWatcher reach the watch error handler: those of the API with their reason, others as they are.
+// Errors of a ListerWatcher reach the watch error handler: those of the API with their reason, others unchanged.
 // Guarantees: P1
 func TestListerWatcherFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

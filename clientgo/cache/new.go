@@ -59,9 +59,9 @@ type Config struct {
 	Kind schema.GroupVersionKind
 	// Logger logs states and failures. Nil means the logger in the context of Run, which logs states at V(2).
 	Logger *slog.Logger
-	// OnStart is called once, by Run, with the informer of each [Part]. No request has been sent, and no handler has been
-	// called: OnStart may add indexes, and wait for nothing. It must not call methods of the informer that New returned.
-	// [Result] returns what the transform has made of an object. Nil means that nobody needs these informers.
+	// OnStart is called once, by Run, with the informer of each [Part], before the first request and the first call of
+	// a handler. It may add indexes. It must not block, and must not call methods of the informer that New returned.
+	// [Result] returns the transform's result for an object. Nil means no call.
 	OnStart func(parts []*informer.Informer[Object])
 }
 
@@ -73,7 +73,7 @@ type Part struct {
 	Resource informer.Resource
 	// Transform is called for each object of the part before it is stored. SetTransform replaces it. Nil means none.
 	Transform cache.TransformFunc
-	// ResyncPeriod is what Config.ResyncPeriod is for one collection.
+	// ResyncPeriod is the default resync period of handlers for this part; see Config.ResyncPeriod.
 	ResyncPeriod time.Duration
 }
 

@@ -20,8 +20,8 @@ type Object interface {
 	runtime.Object
 }
 
-// Result returns what readers and handlers receive for an object that an informer of Config.OnStart holds: what the
-// transform has made of it, or obj itself if there is no transform. It has metadata, but may be of any type.
+// Result returns the object that readers and handlers receive for obj, an object of an informer of Config.OnStart. This
+// is the result of the transform, or obj itself if there is no transform. It has metadata, but may be of any type.
 func Result(obj Object) any {
 	if a, ok := obj.(*altered); ok {
 		return a.result
@@ -51,7 +51,7 @@ func transforming(kind schema.GroupVersionKind, f cache.TransformFunc) func(Obje
 	}
 }
 
-// identity is what an informer knows an object by.
+// identity identifies one version of an object.
 type identity struct {
 	namespace, name string
 	uid             types.UID
@@ -62,8 +62,8 @@ func identityOf(obj metav1.Object) identity {
 	return identity{obj.GetNamespace(), obj.GetName(), obj.GetUID(), obj.GetResourceVersion()}
 }
 
-// held returns what an informer holds for the result of a transform: the result itself if it is of type t and has kept
-// its identity, and otherwise an [altered].
+// held returns the object that an informer holds for the result of a transform: the result itself if it is of type t
+// and has kept its identity, and otherwise an [altered].
 func (id identity) held(result any, t reflect.Type) (Object, error) {
 	if v := reflect.ValueOf(result); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("it returned nil and no error for a %v", t)
@@ -78,9 +78,9 @@ func (id identity) held(result any, t reflect.Type) (Object, error) {
 	return &altered{metadata, id, result}, nil
 }
 
-// altered holds what a transform has made of an object, if the result is of another type, or if it lacks the identity
-// or the version. The informer holds it under the identity and the version that the server sent. Its other metadata are
-// those of the result.
+// altered holds the result of a transform that has changed the type, the identity or the version of an object. The
+// informer holds it under the identity and the version that the server sent. Its other metadata are those of the
+// result.
 type altered struct {
 	metav1.Object // the metadata of result
 	id            identity
@@ -92,7 +92,7 @@ func (a *altered) GetName() string            { return a.id.name }
 func (a *altered) GetUID() types.UID          { return a.id.uid }
 func (a *altered) GetResourceVersion() string { return a.id.version }
 
-// GetObjectKind returns that of the result.
+// GetObjectKind returns the kind of the result.
 func (a *altered) GetObjectKind() schema.ObjectKind {
 	if obj, ok := a.result.(runtime.Object); ok {
 		return obj.GetObjectKind()

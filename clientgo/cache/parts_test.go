@@ -58,7 +58,8 @@ func labelled(pods []any) (all []string) {
 	return all
 }
 
-// An informer of parts has the objects of all of them, in every read, index and handler. It has synced when each has.
+// An informer of parts has the objects of all of them, in every read, index and handler. It has synced when all parts
+// have.
 // Guarantees: P1
 func TestParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -155,8 +156,8 @@ func TestResyncOfParts(t *testing.T) {
 	})
 }
 
-// OnStart receives the informer of each part before anything happens. An index that it adds finds what a transform has
-// made, and knows it by the labels of that.
+// OnStart receives the informer of each part before anything happens. An index that it adds finds results of the
+// transform, by their labels.
 func TestOnStart(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		w := world.New(t)
@@ -202,7 +203,7 @@ func TestOnStart(t *testing.T) {
 	}
 }
 
-// A transform that returns nothing with metadata fails for that object, and the error says what it returned.
+// A transform whose result has no metadata fails for that object, and the error says what it returned.
 // Guarantees: P2, P3
 func TestTransformWithoutResult(t *testing.T) {
 	for want, result := range map[string]any{

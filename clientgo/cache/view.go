@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// store is the indexer that has the objects of a [shared].
+// store is the indexer that holds the objects of a [shared].
 type store struct{ cache.Indexer }
 
 // indexer is the [cache.Indexer] of a [shared]. Before Run, it is an indexer of client-go, in which tests may put
@@ -43,5 +43,5 @@ func (x *indexer) ListIndexFuncValues(name string) []string {
 }
 func (x *indexer) GetIndexers() cache.Indexers { return x.to.Load().GetIndexers() }
 
-// AddIndexers asks the informer, so that none is lost while Run replaces the indexer.
+// AddIndexers adds indexes to the informer, so that none is lost while Run replaces the indexer.
 func (x *indexer) AddIndexers(indexers cache.Indexers) error { return x.of.AddIndexers(indexers) }

@@ -3,7 +3,7 @@
 //
 //	factory, err := dynamicinformer.NewDynamicSharedInformerFactory(config, 10*time.Hour)
 //
-// See package clientgo for what differs.
+// Package clientgo lists the differences.
 package dynamicinformer
 
 import (
@@ -26,11 +26,11 @@ import (
 // DynamicSharedInformerFactory is that of client-go.
 type DynamicSharedInformerFactory = dynamicinformer.DynamicSharedInformerFactory
 
-// TweakListOptionsFunc is that of client-go. The selectors that it sets, and the limit, apply. It is called once for
-// each informer, when that is made.
+// TweakListOptionsFunc is that of client-go. Only the selectors and the limit that it sets apply. It is called when an
+// informer is made, not for each request.
 type TweakListOptionsFunc = dynamicinformer.TweakListOptionsFunc
 
-// Options configure a factory of [NewWithOptions]. The zero value is that of [NewDynamicSharedInformerFactory].
+// Options configure a factory of [NewWithOptions]. The zero value means all namespaces, and no resyncs.
 type Options struct {
 	// DefaultResync is the resync period of the informers. Zero means no resyncs.
 	DefaultResync time.Duration

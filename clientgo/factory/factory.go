@@ -28,7 +28,7 @@ type Config struct {
 	CustomResync map[reflect.Type]time.Duration
 	// Transform is set on each informer. Nil means none.
 	Transform clientcache.TransformFunc
-	// InformerName is what the method InformerName returns. Nil means none.
+	// InformerName is the result of the method InformerName. Nil means none.
 	InformerName *clientcache.InformerName
 	// Options choose how the informers hold their objects.
 	Options cache.Options
@@ -52,12 +52,12 @@ type Factory[C any, F ~func(C, time.Duration) clientcache.SharedIndexInformer] s
 	own       *informer.Client // nil before the first informer, and with Config.Client
 	recording *C               // nil before the first informer
 
-	unnamed atomic.Bool // while make calls functions, whose informers must not register under the name
+	unnamed atomic.Bool // true while make calls functions: their informers must not register under the name
 }
 
 // New returns a factory of informers for client. newClient makes clientsets of its kind: it is the function
 // NewForConfigAndClient that was generated with the clientset. New sends no request. It returns an error if newClient
-// makes no C.
+// makes clientsets that are not a C.
 //
 //	f, err := factory.New[versioned.Interface, internalinterfaces.NewInformerFunc](client,
 //		versioned.NewForConfigAndClient, factory.Config{})
@@ -78,8 +78,8 @@ func New[C any, F ~func(C, time.Duration) clientcache.SharedIndexInformer, S any
 	}, nil
 }
 
-// InformerName returns that of the configuration. It returns nil while InformerFor calls a function only to see what
-// informer it makes: that one has no metrics.
+// InformerName returns Config.InformerName. It returns nil while InformerFor calls a function only to inspect its
+// informer, which needs no metrics.
 func (f *Factory[C, F]) InformerName() *clientcache.InformerName {
 	if f.unnamed.Load() {
 		return nil
@@ -87,8 +87,8 @@ func (f *Factory[C, F]) InformerName() *clientcache.InformerName {
 	return f.config.InformerName
 }
 
-// InformerFor returns the informer of the type of obj. The first call makes it, like the informer of client-go that
-// newFunc returns: of the same collection, with the same indexers.
+// InformerFor returns the informer of the type of obj. The first call makes it, with the collection and the indexers of
+// the informer that newFunc returns.
 func (f *Factory[C, F]) InformerFor(obj runtime.Object, newFunc F) clientcache.SharedIndexInformer {
 	t := reflect.TypeOf(obj)
 	return f.members.Get(t, func() clientcache.SharedIndexInformer {
@@ -110,8 +110,8 @@ func (f *Factory[C, F]) InformerFor(obj runtime.Object, newFunc F) clientcache.S
 	})
 }
 
-// make makes the informer of the type of obj. It returns nil if client-go's own is needed, and why, unless that
-// is as it should be.
+// make makes the informer of the type of obj. It returns nil if client-go's own is needed, with an error that says why,
+// except for a fake clientset.
 func (f *Factory[C, F]) make(obj runtime.Object, newFunc F, resync time.Duration) (
 	clientcache.SharedIndexInformer, error) {
 	client, err := f.clientOf()
@@ -121,7 +121,7 @@ func (f *Factory[C, F]) make(obj runtime.Object, newFunc F, resync time.Duration
 	if f.recording == nil {
 		made, err := f.fake(&rest.Config{Host: recordingHost, QPS: -1}, &http.Client{Transport: &f.recorder})
 		if err != nil {
-			return nil, fmt.Errorf("clientset that records: %w", err)
+			return nil, fmt.Errorf("make a clientset that records: %w", err)
 		}
 		f.recording = new(made.(C))
 	}
@@ -171,8 +171,8 @@ func (f *Factory[C, F]) clientOf() (*informer.Client, error) {
 	return f.own, err
 }
 
-// restClientOf returns the REST client of a clientset, or nil if it has none, like a fake one. The type that its method
-// Discovery returns depends on the version of client-go for which it was generated.
+// restClientOf returns the REST client of a clientset, or nil if it has none, like a fake one. The result type of its
+// method Discovery depends on the version of client-go for which it was generated.
 func restClientOf(clientset any) (*rest.RESTClient, error) {
 	var method reflect.Value
 	if clientset != nil {
@@ -196,7 +196,7 @@ func (f *Factory[C, F]) Start(stop <-chan struct{}) { f.StartWithContext(wait.Co
 // informers were made.
 func (f *Factory[C, F]) StartWithContext(ctx context.Context) { f.members.Start(ctx) }
 
-// Shutdown waits until all informers have stopped, whose contexts must end. From then on, Start does nothing.
+// Shutdown waits until all informers have stopped. It does not end their contexts. From then on, Start does nothing.
 func (f *Factory[C, F]) Shutdown() {
 	f.members.Shutdown()
 	f.config.InformerName.Release()

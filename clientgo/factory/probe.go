@@ -23,10 +23,10 @@ import (
 )
 
 // errOtherTransform indicates that the transform of an informer does not only drop managedFields.
-var errOtherTransform = errors.New("its function sets a transform, which does more than to drop managedFields: " +
+var errOtherTransform = errors.New("its function sets a transform that does more than drop managedFields: " +
 	"set it on the informer that the factory returns, or with WithTransform")
 
-// probe runs an informer of client-go that has a transform, for an example of obj in which every field has a value. It
+// probe runs an informer of client-go that has a transform on an example of obj in which every field has a value. It
 // returns nil if the transform drops managedFields and nothing else.
 func (r *recorder) probe(i clientcache.SharedIndexInformer, obj runtime.Object) error {
 	example, err := exampleOf(reflect.TypeOf(obj))
@@ -37,7 +37,7 @@ func (r *recorder) probe(i clientcache.SharedIndexInformer, obj runtime.Object) 
 	if err != nil {
 		return fmt.Errorf("example of a %T: %w", obj, err)
 	}
-	list := fmt.Appendf(nil, `{"metadata":{"resourceVersion":"1"},"items":[%s]}`, encoded) // of the kind that is asked for
+	list := fmt.Appendf(nil, `{"metadata":{"resourceVersion":"1"},"items":[%s]}`, encoded) // the client adds the kind
 	r.mu.Lock()
 	r.list = list
 	r.mu.Unlock()
@@ -83,8 +83,8 @@ func firstObject(i clientcache.SharedIndexInformer) (any, error) {
 	return objects[0], nil
 }
 
-// answer returns the answer to a request of an informer that probe runs: a list has the example, a streaming list is
-// not supported, and a watch has no events.
+// answer answers a request of an informer that probe runs: a list with the example, a streaming list with an error, and
+// a watch with no events.
 func answer(req *http.Request, list []byte) (*http.Response, error) {
 	code, query := http.StatusOK, req.URL.Query()
 	switch {
@@ -118,7 +118,7 @@ func exampleOf(t reflect.Type) (any, error) {
 	return obj.Interface(), nil
 }
 
-// deepest is where fill ends, for types that contain themselves.
+// deepest is the depth at which fill stops, for types that contain themselves.
 const deepest = 20
 
 // fill sets each part of v.

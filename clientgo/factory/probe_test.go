@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// There is an example of each type of the API, which survives its encoding. So a transform can be compared with it.
+// Each type of the API has an example that survives its encoding. So a transform can be compared with it.
 func TestExamples(t *testing.T) {
 	count := 0
 	for kind, goType := range scheme.Scheme.AllKnownTypes() {

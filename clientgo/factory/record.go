@@ -25,7 +25,7 @@ const recordingHost = "http://recording.invalid"
 // patience is how long an informer of client-go may take until its first request.
 const patience = 5 * time.Second
 
-// recorder is the transport of a clientset that records the first request of an informer. It answers none, except for
+// recorder is the transport of a clientset that records the first request of an informer. It answers requests only for
 // probe.
 type recorder struct {
 	mu    sync.Mutex // protects the fields below
@@ -55,7 +55,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, context.Cause(ctx)
 }
 
-// recorded is what an informer of client-go follows, and how.
+// recorded describes an informer of client-go: its collection and its settings.
 type recorded struct {
 	resource    informer.Resource
 	indexers    clientcache.Indexers
@@ -66,7 +66,7 @@ type recorded struct {
 }
 
 // record runs an informer of client-go, whose client has the recorder as transport, until its first request. It returns
-// an error if another informer cannot do the same.
+// an error if an informer of this project cannot replace it.
 func (r *recorder) record(i clientcache.SharedIndexInformer) (recorded, error) {
 	settings, err := settingsOf(i)
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	clientcache "k8s.io/client-go/tools/cache"
 )
 
-// settings are those of an informer of client-go that its methods do not show.
+// settings are the settings of an informer of client-go that none of its methods returns.
 type settings struct {
 	resync      time.Duration
 	description string
 	transforms  bool // it has a transform
 }
 
-// settingsOf returns the settings of an informer of client-go that does not run. It returns an error if the informer
-// has settings that it cannot return, which another informer would therefore lack.
+// settingsOf returns the settings of an informer of client-go that does not run. It returns an error for settings that
+// it cannot read, because another informer would lack them.
 //
-// It only reads fields, by package reflect. It returns an error if a field is not there, as in another version of
+// It only reads fields, by package reflect. It returns an error if a field is missing, as in another version of
 // client-go.
 func settingsOf(i clientcache.SharedIndexInformer) (settings, error) {
 	v, err := informerStruct(i)
@@ -47,7 +47,7 @@ func settingsOf(i clientcache.SharedIndexInformer) (settings, error) {
 	return settings{time.Duration(resync.Int()), description.String(), !transform.IsNil()}, nil
 }
 
-// informerStruct returns the struct of an informer of client-go, also if client-go's own typed wrapper is around it.
+// informerStruct returns the struct of an informer of client-go, even inside client-go's own typed wrapper.
 func informerStruct(i clientcache.SharedIndexInformer) (reflect.Value, error) {
 	const home = "k8s.io/client-go/tools/cache"
 	v := reflect.ValueOf(i)

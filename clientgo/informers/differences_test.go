@@ -32,7 +32,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// The tests of this file run the informers of client-go and those of this module. Each holds a difference that the
+// The tests of this file run the informers of client-go and those of this module. Each tests a difference that the
 // documentation of package clientgo lists.
 
 // impls are the factories of client-go and of this package.
@@ -96,8 +96,8 @@ type metric struct{}
 func (metric) Set(float64)     {}
 func (metric) Observe(float64) {}
 
-// The informers have no metrics of client-go, also if the factory has a name. A function that InformerFor only tries
-// requests none either. One that keeps client-go's informer has its metrics.
+// The informers have no metrics of client-go, even if the factory has a name. A function that InformerFor only tries
+// requests none either. A function whose informer the factory keeps has its metrics.
 func TestMetrics(t *testing.T) {
 	made := &metricsMade{by: map[informerID]int{}}
 	clientcache.SetInformerMetricsProvider(made) // only the first call in a process has an effect
@@ -225,7 +225,7 @@ func TestLog(t *testing.T) {
 }
 
 // A function that tweaks the options is called when an informer is made, and only its selectors and its limit apply.
-// client-go calls it for each request, and sends all that it sets.
+// client-go calls it for each request, and sends every option that it sets.
 func TestTweakedFields(t *testing.T) {
 	for impl, create := range impls {
 		t.Run(impl, func(t *testing.T) {

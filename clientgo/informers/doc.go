@@ -4,5 +4,5 @@
 //	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 10*time.Hour,
 //		informers.WithStorage(informers.Options{Share: true}))
 //
-// See package clientgo for what differs.
+// Package clientgo lists the differences.
 package informers

@@ -35,7 +35,7 @@ type SharedInformerOption func(*sharedInformerFactory) *sharedInformerFactory
 
 // sharedInformerFactory is a [SharedInformerFactory].
 type sharedInformerFactory struct {
-	// Its methods here are the groups that newer versions of client-go have. All others are declared below.
+	// It only provides the groups of newer versions of client-go. The methods below hide all others.
 	informers.SharedInformerFactory
 	ours         *factory.Factory[kubernetes.Interface, internalinterfaces.NewInformerFunc]
 	config       factory.Config
@@ -73,7 +73,7 @@ func WithCustomResyncConfig(resyncConfig map[metav1.Object]time.Duration) Shared
 }
 
 // WithTweakListOptions sets a function that changes the options of the informers' lists and watches. It is called when
-// an informer is made, not for each request. The selectors that it sets, and the limit, apply.
+// an informer is made, not for each request. Only the selectors and the limit that it sets apply.
 func WithTweakListOptions(tweakListOptions internalinterfaces.TweakListOptionsFunc) SharedInformerOption {
 	return func(f *sharedInformerFactory) *sharedInformerFactory {
 		f.tweak = tweakListOptions
@@ -142,13 +142,13 @@ func NewSharedInformerFactoryWithOptions(client kubernetes.Interface, defaultRes
 	return f
 }
 
-// InformerName returns that of [WithInformerName].
+// InformerName returns the name of [WithInformerName].
 func (f *sharedInformerFactory) InformerName() *clientcache.InformerName {
 	return f.ours.InformerName()
 }
 
-// InformerFor returns the informer of the type of obj. The first call makes it, like the informer of client-go that
-// newFunc returns. Only the types of a group that this package does not have get client-go's own informer.
+// InformerFor returns the informer of the type of obj. The first call makes it, with the collection and the indexers of
+// the informer that newFunc returns. A type of a group that this package lacks gets client-go's own informer.
 func (f *sharedInformerFactory) InformerFor(obj runtime.Object,
 	newFunc internalinterfaces.NewInformerFunc) clientcache.SharedIndexInformer {
 	if ofNewerGroup(reflect.TypeOf(obj)) {
@@ -169,7 +169,7 @@ func (f *sharedInformerFactory) StartWithContext(ctx context.Context) {
 	f.SharedInformerFactory.StartWithContext(ctx)
 }
 
-// Shutdown waits until all informers have stopped, whose contexts must end. From then on, Start does nothing.
+// Shutdown waits until all informers have stopped. It does not end their contexts. From then on, Start does nothing.
 func (f *sharedInformerFactory) Shutdown() {
 	f.ours.Shutdown()
 	f.SharedInformerFactory.Shutdown()

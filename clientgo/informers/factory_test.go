@@ -40,8 +40,8 @@ func inner(i clientcache.SharedIndexInformer) clientcache.SharedIndexInformer {
 	return i
 }
 
-// Every informer of every group that client-go 0.36 has is one of this module, with the indexers of client-go's. The
-// groups that 0.37 adds have client-go's own.
+// Every informer of every group of client-go 0.36 is one of this module, with client-go's indexers. The groups that
+// 0.37 adds have client-go's own informers.
 // Guarantees: P1
 func TestEveryInformerIsReplaced(t *testing.T) {
 	f := informers.NewSharedInformerFactory(world.New(t).Clientset(), 0)
@@ -76,8 +76,7 @@ func TestEveryInformerIsReplaced(t *testing.T) {
 	}
 }
 
-// A method of client-go's factory that is no group is one of this package: none of them reaches client-go's factory
-// only.
+// This package declares each method of client-go's factory that is not a group: none reaches only client-go's factory.
 // Guarantees: P1
 func TestEveryMethodIsOurs(t *testing.T) {
 	var got []string
@@ -94,7 +93,7 @@ func TestEveryMethodIsOurs(t *testing.T) {
 	}
 }
 
-// results returns what the methods of v return that take no argument.
+// results returns the results of the methods of v without arguments.
 func results(v reflect.Value) (all []reflect.Value) {
 	for i := range v.NumMethod() {
 		if m := v.Method(i); m.Type().NumIn() == 0 && m.Type().NumOut() == 1 {
@@ -128,7 +127,7 @@ func TestTweaks(t *testing.T) {
 	}
 }
 
-// InformerFor replaces the informer that a hand-written function returns: with its indexers and selectors.
+// InformerFor replaces the informer that a hand-written function returns, with its indexers and selectors.
 // Guarantees: P1
 func TestHandWrittenFunction(t *testing.T) {
 	w := world.New(t)
@@ -220,7 +219,7 @@ func TestFunctionsThatCannotBeReplaced(t *testing.T) {
 	}
 }
 
-// A transform that a function sets is left out if it only drops managedFields, and DropManagedFields does that.
+// A transform that a function sets is left out if it only drops managedFields, and DropManagedFields does the same.
 // Guarantees: P1
 func TestFunctionThatDropsManagedFields(t *testing.T) {
 	w := world.New(t)
@@ -272,7 +271,7 @@ func rename(obj any) (any, error) {
 	return obj, nil
 }
 
-// wrapper is an informer that a program has around one of client-go.
+// wrapper is an informer of a program around one of client-go.
 type wrapper struct {
 	clientcache.SharedIndexInformer
 }

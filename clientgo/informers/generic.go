@@ -36,7 +36,7 @@ func (f *sharedInformerFactory) ofClientGo(client kubernetes.Interface, resync t
 	generic, err := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithNamespace(f.namespace),
 		informers.WithTweakListOptions(f.tweak), informers.WithInformerName(f.InformerName())).ForResource(resource)
 	if err != nil {
-		panic(err) // typeOf has returned it
+		panic(err) // cannot happen: typeOf has found the resource
 	}
 	return generic
 }
@@ -55,8 +55,8 @@ func (g *genericInformer) Lister() clientcache.GenericLister {
 	return clientcache.NewGenericLister(g.informer.GetIndexer(), g.resource)
 }
 
-// typeOf returns the Go type of the objects of a resource. Only a factory of client-go knows it, and it only tells the
-// types of informers that were started. So typeOf starts one, which has no server and stops at once.
+// typeOf returns the Go type of the objects of a resource. Only a factory of client-go knows it, and reports only the
+// types of started informers. So typeOf starts one, which has no server and stops at once.
 func typeOf(resource schema.GroupVersionResource) (reflect.Type, error) {
 	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://nowhere.invalid", QPS: -1},
 		&http.Client{Transport: nowhere{}})

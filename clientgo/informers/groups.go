@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/informers/storagemigration"
 )
 
-// groups are the groups below, by the names of their packages in k8s.io/api: those of client-go 0.36. A newer client-go
-// has more, whose types the oldest one lacks.
+// groups are the names of the packages in k8s.io/api of the groups below, which are those of client-go 0.36. A newer
+// client-go has more, whose types 0.36 lacks.
 var groups = []string{"admissionregistration", "apiserverinternal", "apps", "autoscaling", "batch", "certificates",
 	"coordination", "core", "discovery", "events", "extensions", "flowcontrol", "networking", "node", "policy", "rbac",
 	"resource", "scheduling", "storage", "storagemigration"}
@@ -43,7 +43,7 @@ func ofNewerGroup(t reflect.Type) bool {
 	return builtIn && !slices.Contains(groups, group)
 }
 
-// The groups are those of client-go, which ask f for each informer.
+// The groups are client-go's. They get each informer from f.
 
 // Admissionregistration returns the informers of an API group.
 func (f *sharedInformerFactory) Admissionregistration() admissionregistration.Interface {

@@ -35,7 +35,7 @@ func start(t *testing.T, f informers.SharedInformerFactory) {
 	}
 }
 
-// storages are all options of storage.
+// storages are the options of storage, each alone.
 var storages = map[string]informers.Options{
 	"Plain":             {},
 	"Share":             {Share: true},
@@ -86,7 +86,7 @@ func wantSame(t *testing.T, theirs, mine []string, anyOrder bool) {
 	}
 }
 
-// answers returns what the lister and the indexer of pods answer.
+// answers returns the answers of the lister and the indexer of pods.
 func answers(t *testing.T, f informers.SharedInformerFactory, drop bool) (all []string) {
 	t.Helper()
 	lister, indexer := f.Core().V1().Pods().Lister(), f.Core().V1().Pods().Informer().GetIndexer()

@@ -3,7 +3,7 @@
 //
 //	factory, err := metadatainformer.NewSharedInformerFactory(config, 10*time.Hour)
 //
-// See package clientgo for what differs.
+// Package clientgo lists the differences.
 package metadatainformer
 
 import (
@@ -26,7 +26,7 @@ import (
 // SharedInformerFactory is that of client-go.
 type SharedInformerFactory = metadatainformer.SharedInformerFactory
 
-// TweakListOptionsFunc is that of client-go. The selectors that it sets, and the limit, apply. It is called when an
+// TweakListOptionsFunc is that of client-go. Only the selectors and the limit that it sets apply. It is called when an
 // informer is made, not for each request.
 type TweakListOptionsFunc = metadatainformer.TweakListOptionsFunc
 

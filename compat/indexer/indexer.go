@@ -22,7 +22,7 @@ func Of[T informer.Labeled](l compat.ResourceLister[T]) (cache.Indexer, error) {
 	of := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for _, obj := range list {
 		if err := of.Add(obj); err != nil {
-			return nil, fmt.Errorf("%T %s in an indexer of client-go: %w", obj, informer.KeyOf(obj), err)
+			return nil, fmt.Errorf("add %T %s to an indexer of client-go: %w", obj, informer.KeyOf(obj), err)
 		}
 	}
 	return of, nil

@@ -1,11 +1,11 @@
-// Package cluster makes a server of package informertest look like a new cluster: it serves every built-in type, and has
-// the namespaces and the Service that each cluster has.
+// Package cluster makes a server of package informertest look like a cluster: it serves every built-in type, and
+// contains the namespaces and the Service of a new cluster.
 //
 //	server := cluster.New(informertest.Options{})
 //	defer server.Close()
 //	pods, _ := informertest.CollectionOf[*corev1.Pod](server, corev1.SchemeGroupVersion.WithResource("pods"))
 //
-// The package is apart from informertest because it links every type of Kubernetes.
+// The package is separate from informertest because it links every type of Kubernetes.
 package cluster
 
 import (
@@ -31,13 +31,14 @@ import (
 )
 
 // New starts a server that serves every type of k8s.io/api that kube-apiserver serves by default, in its newest stable
-// version, with server-side apply; and the reviews of authentication and authorization. The namespaces default,
-// kube-node-lease, kube-public and kube-system exist, and the Service kubernetes. There are no controllers but those of
+// version, with server-side apply; and the reviews of authentication and authorization. New creates the namespaces
+// default, kube-node-lease, kube-public and kube-system, and the Service kubernetes. No controllers run but those of
 // options.Controllers. kubectl get shows the columns of kube-apiserver for the kinds that people look at most.
 //
-// Names are validated as kube-apiserver does for the kinds that programs write most. So are the containers of Pods and of
-// what creates them, the selectors of workloads, and fields that may not change: selectors, most of the spec of a
-// StatefulSet or Job, the type of a Secret, and immutable ConfigMaps and Secrets. The stringData of a Secret become its data. There are no other defaults.
+// For the kinds that programs write most, the server validates names as kube-apiserver does. It also validates the
+// containers of Pods and of pod templates, the selectors of workloads, and fields that may not change: selectors, most
+// of the spec of a StatefulSet or Job, the type of a Secret, and immutable ConfigMaps and Secrets. The stringData of a
+// Secret become its data, and its default type is Opaque. Other fields get no defaults.
 //
 // Events of v1 and of events.k8s.io/v1 are separate objects. HorizontalPodAutoscalers are of autoscaling/v2 only. If
 // options.TypeConverter is nil, New sets it. New panics if it cannot listen.
@@ -54,7 +55,7 @@ func New(options informertest.Options) *informertest.Server {
 	return server
 }
 
-// builtin has the types of k8s.io/api. client-go's own scheme may have more, because programs add theirs to it.
+// builtin contains the types of k8s.io/api. client-go's own scheme may contain more, because programs add theirs to it.
 var builtin = sync.OnceValue(func() *runtime.Scheme {
 	types := runtime.NewScheme()
 	if err := scheme.AddToScheme(types); err != nil {
@@ -63,16 +64,17 @@ var builtin = sync.OnceValue(func() *runtime.Scheme {
 	return types
 })
 
-// stable is the version of a type that is served by default.
+// stable matches the versions that the server serves.
 var stable = regexp.MustCompile(`^v\d+$`)
 
-// transient are the stable kinds with metadata that are not stored: their requests are subresources and reviews.
+// transient are the stable kinds with metadata that the server does not serve as resources, such as those of
+// subresources.
 var transient = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "Binding"},
 	{Version: "v1", Kind: "ComponentStatus"},
 	{Version: "v1", Kind: "PodStatusResult"},
 	{Version: "v1", Kind: "RangeAllocation"},
-	{Group: "autoscaling", Version: "v1", Kind: "HorizontalPodAutoscaler"}, // there is v2
+	{Group: "autoscaling", Version: "v1", Kind: "HorizontalPodAutoscaler"}, // served in v2
 	{Group: "autoscaling", Version: "v1", Kind: "Scale"},
 	{Group: "policy", Version: "v1", Kind: "Eviction"},
 }
@@ -87,7 +89,7 @@ var clusterScoped = []string{
 	"VolumeAttributesClass",
 }
 
-// kinds returns the kinds that are served.
+// kinds returns the kinds that the server serves.
 func kinds() (all []schema.GroupVersionKind) {
 	for kind, t := range builtin().AllKnownTypes() {
 		_, hasMetadata := reflect.New(t).Interface().(metav1.Object)
@@ -112,7 +114,7 @@ func resourceOf(kind schema.GroupVersionKind) informertest.Resource {
 	}
 }
 
-// populate creates what a new cluster has.
+// populate creates the objects of a new cluster.
 func populate(server *informertest.Server) {
 	namespaces, _ := informertest.CollectionOf[*corev1.Namespace](server,
 		corev1.SchemeGroupVersion.WithResource("namespaces"))
@@ -151,7 +153,7 @@ func create[T interface {
 	}
 }
 
-// lazyConverter is client-go's converter, which takes a while to make, from its first use on.
+// lazyConverter makes client-go's converter at the first use, because that takes a while.
 type lazyConverter struct {
 	once      sync.Once
 	converter managedfields.TypeConverter

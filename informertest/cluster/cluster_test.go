@@ -35,11 +35,11 @@ func inBubble(t *testing.T, test func(t *testing.T, server *informertest.Server,
 	})
 }
 
-// notServed are the methods of stable clients for what has no objects of its own, or is served in a newer version.
+// notServed are the methods of stable clients for kinds without objects of their own, or served in a newer version.
 var notServed = []string{"AutoscalingV1.HorizontalPodAutoscalers", "CoreV1.ComponentStatuses", "PolicyV1.Evictions",
 	"AuthenticationV1", "AuthorizationV1"}
 
-// The clientset says which resources there are, and which are in namespaces: its methods have the namespace.
+// The methods of the clientset show which resources exist, and which are in namespaces: those take a namespace.
 func TestEveryResourceOfTheClientsetIsServed(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
 		served := map[string]bool{} // by version and resource: whether it is cluster-scoped

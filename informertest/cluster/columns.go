@@ -26,7 +26,7 @@ type column[T any] struct {
 }
 
 // tables are the Tables of the kinds that people look at most, as kube-apiserver prints them
-// (k8s.io/kubernetes/pkg/printers/internalversion). The others have the columns Name and Age.
+// (k8s.io/kubernetes/pkg/printers/internalversion). Other kinds have the columns Name and Age.
 var tables = map[schema.GroupKind]*watchcache.Table{
 	{Kind: "ConfigMap"}: tableOf[*corev1.ConfigMap](
 		column[*corev1.ConfigMap]{name: "Data", description: corev1.ConfigMap{}.SwaggerDoc()["data"],
@@ -49,7 +49,7 @@ var tables = map[schema.GroupKind]*watchcache.Table{
 	{Group: "batch", Kind: "Job"}:        tableOf(jobColumns...),
 }
 
-// tableOf returns a Table with those columns after the name.
+// tableOf returns a Table with columns after the name.
 func tableOf[T metav1.Object](columns ...column[T]) *watchcache.Table {
 	table := &watchcache.Table{Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]}}}
@@ -71,7 +71,7 @@ func tableOf[T metav1.Object](columns ...column[T]) *watchcache.Table {
 	return table
 }
 
-// age is the column of the time since the creation.
+// age is the column with the time since the creation of the object.
 func age[T metav1.Object]() column[T] {
 	return column[T]{name: "Age", description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], cell: func(obj T) any {
 		return metatable.ConvertToHumanReadableDateType(obj.GetCreationTimestamp())
@@ -95,7 +95,7 @@ func templated[T any](template func(obj T) corev1.PodTemplateSpec) []column[T] {
 	}
 }
 
-// wanted returns a number of replicas, by default 1.
+// wanted returns the number of replicas in a spec, by default 1.
 func wanted(replicas *int32) int32 { return *cmp.Or(replicas, new(int32(1))) }
 
 var deploymentColumns = append(append([]column[*appsv1.Deployment]{

@@ -90,7 +90,7 @@ func summarize(p *corev1.Pod) summary {
 	return summary{fmt.Sprintf("%d/%d", s.ready, s.containers), s.status, restarts}
 }
 
-// podState is what is known about a pod, container by container.
+// podState collects the state of a pod, container by container.
 type podState struct {
 	pod               *corev1.Pod
 	ready, containers int
@@ -112,7 +112,7 @@ func (r *restarts) add(c corev1.ContainerStatus) {
 	}
 }
 
-// initialize looks at the init containers, up to the first one that is not done. It reports whether all are.
+// initialize looks at the init containers, up to the first one that is not done. It reports whether all are done.
 func (s *podState) initialize() bool {
 	for i, c := range s.pod.Status.InitContainerStatuses {
 		sidecar := slices.ContainsFunc(s.pod.Spec.InitContainers, func(spec corev1.Container) bool {
@@ -197,7 +197,7 @@ func hasCondition(p *corev1.Pod, kind corev1.PodConditionType) bool {
 	})
 }
 
-// readinessGates returns how many conditions are met that a pod needs to be ready.
+// readinessGates returns how many readiness gates of a pod are met.
 func readinessGates(p *corev1.Pod) string {
 	if len(p.Spec.ReadinessGates) == 0 {
 		return none
@@ -265,7 +265,7 @@ func nodeRoles(n *corev1.Node) string {
 	return cmp.Or(strings.Join(slices.Compact(roles), ","), none)
 }
 
-// address returns the first address of a node of that type.
+// address returns the first address of a type among those of a node.
 func address(n *corev1.Node, kind corev1.NodeAddressType) string {
 	for _, a := range n.Status.Addresses {
 		if a.Type == kind {

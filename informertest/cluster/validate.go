@@ -15,10 +15,10 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// hooks are what kube-apiserver's own code adds for the kinds that programs write most.
+// hooks do the work of kube-apiserver's own code for the kinds that programs write most.
 var hooks = informertest.Hooks{Decode: complete, Validate: validate}
 
-// complete fills in what a client may write in another form.
+// complete moves the stringData of a Secret to its data, and sets its default type.
 func complete(obj metav1.Object) (dropped []string, err error) {
 	secret, ok := obj.(*corev1.Secret)
 	if !ok {
@@ -37,7 +37,7 @@ func complete(obj metav1.Object) (dropped []string, err error) {
 	return nil, nil
 }
 
-// validate returns what is wrong with an object. The texts are kube-apiserver's.
+// validate returns the errors in an object, with kube-apiserver's texts.
 func validate(obj, old metav1.Object, subresource string) field.ErrorList {
 	metadata := field.NewPath("metadata")
 	errs := apivalidation.ValidateObjectMetaAccessor(obj, obj.GetNamespace() != "", nameRule(obj), metadata)
@@ -50,7 +50,7 @@ func validate(obj, old metav1.Object, subresource string) field.ErrorList {
 	return append(errs, validateContent(obj, old)...)
 }
 
-// nameRule returns the rule for the names of objects of that type.
+// nameRule returns the rule for the names of objects of the type of obj.
 func nameRule(obj metav1.Object) apivalidation.ValidateNameFunc {
 	switch obj.(type) {
 	case *corev1.Namespace:
@@ -64,7 +64,7 @@ func nameRule(obj metav1.Object) apivalidation.ValidateNameFunc {
 	return path.ValidatePathSegmentName // for kinds without a rule of their own
 }
 
-// validateContent returns what is wrong with the content of an object. old is nil for a new one.
+// validateContent returns the errors in the content of an object. old is nil for a new one.
 func validateContent(obj, old metav1.Object) field.ErrorList {
 	spec := field.NewPath("spec")
 	switch obj := obj.(type) {

@@ -14,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// wantError checks the text of an error, or that there is none.
+// wantError checks the text of an error. Empty means no error.
 func wantError(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	got := ""

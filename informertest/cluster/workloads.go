@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateWorkload checks that a workload selects the pods that it creates, and goes on to select the same ones. kind is
-// the kind in a text of kube-apiserver.
+// validateWorkload checks that a workload selects the pods that it creates, and does not change its selector. kind
+// names it in an error text of kube-apiserver.
 func validateWorkload(kind string, selector *metav1.LabelSelector, template corev1.PodTemplateSpec,
 	old metav1.Object) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
@@ -104,7 +104,7 @@ func validateJob(obj *batchv1.Job, old metav1.Object) field.ErrorList {
 }
 
 // validateJobTemplate checks a new template for the pods of a Job. While the Job is suspended and has no pods, the
-// metadata, the resources of containers, and what places a pod on a node may change.
+// metadata, the resources of containers, and the fields that place a pod on a node may change.
 func validateJobTemplate(template corev1.PodTemplateSpec, job *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec", "template")
 	if !isSuspended(job) {
@@ -146,7 +146,7 @@ func withNodeAffinity(affinity, other *corev1.Affinity) *corev1.Affinity {
 	return &result
 }
 
-// allowResources gives containers the resources that those of the same name have in now.
+// allowResources sets the resources of containers to those of the containers of the same name in now.
 func allowResources(containers, now []corev1.Container) {
 	if len(containers) != len(now) {
 		return

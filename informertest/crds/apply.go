@@ -26,7 +26,7 @@ var models = sync.OnceValue(func() map[string]*spec.Schema {
 	return all
 })
 
-// newConverter returns what server-side apply of objects of that kind needs.
+// newConverter returns the converter for server-side apply of objects of a kind.
 func newConverter(kind runtimeschema.GroupVersionKind, model spec.Schema) (managedfields.TypeConverter, error) {
 	extensions := maps.Clone(model.Extensions)
 	if extensions == nil {
@@ -40,13 +40,13 @@ func newConverter(kind runtimeschema.GroupVersionKind, model spec.Schema) (manag
 	return managedfields.NewTypeConverter(all, false)
 }
 
-// definitionConverter returns what server-side apply of definitions needs.
+// definitionConverter returns the converter for server-side apply of definitions.
 func definitionConverter() (managedfields.TypeConverter, error) {
 	kind := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 	return newConverter(kind, *models()[apiextensionsv1.CustomResourceDefinition{}.OpenAPIModelName()])
 }
 
-// converter returns what server-side apply of objects of that kind needs, or nil if the version has no schema.
+// converter returns the converter for server-side apply of objects of a kind, or nil if the version has no schema.
 func (s *schema) converter(kind runtimeschema.GroupVersionKind) (managedfields.TypeConverter, error) {
 	if s.structural == nil {
 		return nil, nil

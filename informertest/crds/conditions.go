@@ -20,12 +20,12 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// NewMatchConditions returns what evaluates the matchConditions of admission webhooks, by the package of kube-apiserver,
-// for informertest.Options.MatchConditions:
+// NewMatchConditions returns a function for informertest.Options.MatchConditions. It evaluates the matchConditions of
+// admission webhooks with kube-apiserver's package:
 //
 //	server := informertest.NewServer(informertest.Options{MatchConditions: crds.NewMatchConditions()})
 //
-// The variable authorizer is not supported: a condition with it has an error. The function may be called concurrently.
+// The variable authorizer is not supported: a condition with it is an error. The function may be called concurrently.
 func NewMatchConditions() func([]registrationv1.MatchCondition, *admissionv1.AdmissionRequest) (bool, error) {
 	c := &conditions{
 		compiler: admissioncel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())),
@@ -33,13 +33,13 @@ func NewMatchConditions() func([]registrationv1.MatchCondition, *admissionv1.Adm
 	return c.match
 }
 
-// conditions are matchConditions that are compiled.
+// conditions compiles matchConditions, and keeps the results.
 type conditions struct {
 	compiler admissioncel.ConditionCompiler
 	compiled sync.Map // of matchconditions.Matcher, by the text of the conditions
 }
 
-// match reports whether all conditions are true for a request, or why that is unknown.
+// match reports whether all conditions are true for a request. It returns an error if that is unknown.
 func (c *conditions) match(all []registrationv1.MatchCondition, request *admissionv1.AdmissionRequest) (bool, error) {
 	attributes, err := attributesOf(request)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *conditions) matcher(all []registrationv1.MatchCondition) matchcondition
 	return matcher
 }
 
-// attributesOf returns a request as kube-apiserver's admission has it.
+// attributesOf returns a request in the form that kube-apiserver's admission uses.
 func attributesOf(request *admissionv1.AdmissionRequest) (*admission.VersionedAttributes, error) {
 	obj, err := decoded(request.Object)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/typedinformer/informer/informertest/crds"
 )
 
-// conditions returns conditions with those expressions.
+// conditions returns conditions with the given expressions.
 func conditions(expressions ...string) (all []registrationv1.MatchCondition) {
 	for _, expression := range expressions {
 		all = append(all, registrationv1.MatchCondition{Name: "c", Expression: expression})
@@ -50,7 +50,7 @@ func TestMatchConditions(t *testing.T) {
 		{[]string{"request.operation == 'UPDATE' && request.resource.resource == 'pods' && request.namespace == 'ns'"}, true, ""},
 		{[]string{"request.options.fieldManager == 'me' && request.options.kind == 'UpdateOptions'"}, true, ""},
 		{[]string{"object.spec.nosuch == 'n'"}, false, "no such key: nosuch"},
-		{[]string{"object.spec.nosuch == 'n'", "false"}, false, ""}, // as kube-apiserver: one that is false decides
+		{[]string{"object.spec.nosuch == 'n'", "false"}, false, ""}, // as in kube-apiserver: a false condition decides
 		{[]string{"this is no CEL"}, false, "Syntax error"},
 		{[]string{"authorizer.group('').resource('pods').check('get').allowed()"}, false, "undeclared reference to 'authorizer'"},
 	} {

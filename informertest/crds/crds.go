@@ -1,4 +1,5 @@
-// Package crds makes a server of package informertest serve CustomResourceDefinitions, and what they define.
+// Package crds makes a server of package informertest serve CustomResourceDefinitions and the resources that they
+// define.
 //
 //	server := informertest.NewServer(informertest.Options{})
 //	defer server.Close()
@@ -11,17 +12,17 @@
 //
 // # Supported
 //
-//   - All versions of a definition have the same objects; the conversion strategy is None, also if the definition asks
+//   - All versions of a definition share their objects. The conversion strategy is None, even if the definition asks
 //     for a webhook.
 //   - Structural schemas prune, default and validate objects, with x-kubernetes-validations (CEL), embedded resources,
-//     list types and ratcheting, by the packages of k8s.io/apiextensions-apiserver. So do they validate definitions.
+//     list types and ratcheting, by the packages of k8s.io/apiextensions-apiserver. They also validate definitions.
 //   - Scope, names and their conflicts, categories, the subresources status and scale, selectableFields, printer columns,
 //     deprecation warnings, and server-side apply with the list types of the schema.
 //   - While a definition is being deleted, no object of it can be created.
 //
-// A Server.Restore restores the objects of resources that have been registered since, but not what definitions define.
+// Server.Restore restores definitions and objects, but does not change which resources the server serves.
 //
-// The module is apart from informertest because apiextensions-apiserver has many dependencies.
+// The module is separate from informertest because apiextensions-apiserver has many dependencies.
 package crds
 
 import (
@@ -86,9 +87,9 @@ func Serve(server *informertest.Server) *Definitions {
 	return d
 }
 
-// InstallCRDs installs the definitions in files of YAML or JSON, which may have several documents, and in the files of
-// folders. It ignores documents of other kinds. If the server has a definition of that name already, it is replaced. It
-// returns an error if a file cannot be read, or a definition is invalid or cannot be established; those before it stay.
+// InstallCRDs installs the definitions in files of YAML or JSON, which may contain several documents, and in the files
+// of folders. It ignores documents of other kinds. It replaces a definition of the same name. It returns an error if a
+// file cannot be read, or a definition is invalid or cannot be established; those before it stay.
 func (d *Definitions) InstallCRDs(paths ...string) error {
 	for _, path := range paths {
 		files, err := filesOf(path)
@@ -153,7 +154,7 @@ func (d *Definitions) install(crd *apiextensionsv1.CustomResourceDefinition) err
 	return nil
 }
 
-// filesOf returns the files that a path names: itself, or those of a folder that may have definitions.
+// filesOf returns the files that a path names: the path itself, or the YAML and JSON files of a folder.
 func filesOf(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -209,12 +210,12 @@ func read(file string) (definitions []*apiextensionsv1.CustomResourceDefinition,
 	}
 }
 
-// setDefaults fills in what a client may omit.
+// setDefaults fills in the fields that a client may omit.
 func setDefaults(crd *apiextensionsv1.CustomResourceDefinition) {
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
 }
 
-// validate returns what is wrong with a definition. old is nil for a new one.
+// validate returns the errors in a definition. old is nil for a new one.
 func validate(crd, old *apiextensionsv1.CustomResourceDefinition, subresource string) field.ErrorList {
 	after, err := internal(crd)
 	if err != nil {
@@ -245,7 +246,7 @@ func storedVersions(crd *apiextensionsv1.CustomResourceDefinition) []string {
 	return versions
 }
 
-// internal returns a definition in the version that the validation knows.
+// internal returns a definition in the version that the validation takes.
 func internal(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
 	out := &apiextensions.CustomResourceDefinition{}
 	err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(),

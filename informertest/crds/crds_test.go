@@ -75,7 +75,7 @@ func (w *world) in(gvr schema.GroupVersionResource) dynamic.ResourceInterface {
 	return w.client.Resource(gvr).Namespace("default")
 }
 
-// create creates an object that is written in YAML, in the namespace default.
+// create creates an object, given in YAML, in the namespace default.
 func (w *world) create(gvr schema.GroupVersionResource, text string) (*unstructured.Unstructured, error) {
 	w.t.Helper()
 	return w.in(gvr).Create(w.t.Context(), w.parse(text), metav1.CreateOptions{})
@@ -88,7 +88,7 @@ func (w *world) parse(text string) *unstructured.Unstructured {
 	return u
 }
 
-// widget is a widget with that spec, in YAML.
+// widget returns a widget with the given spec, in YAML.
 func widget(name, spec string) string {
 	return fmt.Sprintf("{apiVersion: example.com/v1, kind: Widget, metadata: {name: %s}, spec: %s}", name, spec)
 }
@@ -401,7 +401,7 @@ func TestNamesConflictUntilTheyAreFree(t *testing.T) {
 	})
 }
 
-// What the program has registered by itself keeps its names too.
+// Resources that the program has registered itself keep their names, too.
 func TestNamesConflictWithARegisteredResource(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		informertest.Register[*unstructured.Unstructured](w.server, informertest.Resource{GroupVersionResource: widgets, Kind: "Gadget"})

@@ -8,14 +8,14 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// taken are the names that the other resources of a group have.
+// taken are the names that other resources of a group use.
 type taken struct {
 	resources map[string]bool // plural, singular and short names
 	kinds     map[string]bool // and kinds of lists
 }
 
 // accept returns the names of a definition that are accepted, and whether all of them are, as the condition
-// NamesAccepted. A name that is accepted once stays so.
+// NamesAccepted. Once accepted, a name stays accepted.
 func (t taken) accept(want, had apiextensionsv1.CustomResourceDefinitionNames) (
 	apiextensionsv1.CustomResourceDefinitionNames, apiextensionsv1.CustomResourceDefinitionCondition) {
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
@@ -48,7 +48,7 @@ func (t taken) accept(want, had apiextensionsv1.CustomResourceDefinitionNames) (
 	return accepted, condition
 }
 
-// fresh returns an error that names the short names that others have.
+// fresh returns an error that lists the short names that other resources use.
 func (t taken) fresh(want, had []string) error {
 	var errs []error
 	for _, name := range want {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/openapi3"
 )
 
-// The schema of a definition has fields of any type, which have no type.
+// In the schema of a definition, fields of any type have no type.
 func TestOpenAPI_OfDefinitions(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		client, err := discovery.NewDiscoveryClientForConfig(w.server.Config())

@@ -24,8 +24,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// schema is what one version of a CustomResourceDefinition says about its objects. Its methods do, with the packages of
-// apiextensions-apiserver, what that does in the same order. They may be called concurrently.
+// schema describes the objects of one version of a CustomResourceDefinition. Its methods call the packages of
+// apiextensions-apiserver in the order in which that server does. They may be called concurrently.
 type schema struct {
 	clusterScoped bool
 	structural    *structuralschema.Structural // nil if the version has no schema
@@ -114,7 +114,7 @@ func (s *schema) complete(obj metav1.Object) (dropped []string, err error) {
 	return dropped, nil
 }
 
-// validate returns what is wrong with a new object, or with a change of one.
+// validate returns the errors in a new object, or in a change of one.
 func (s *schema) validate(obj, old metav1.Object, subresource string) field.ErrorList {
 	content := obj.(*unstructured.Unstructured).Object
 	if old == nil {
@@ -146,8 +146,8 @@ func (s *schema) validate(obj, old metav1.Object, subresource string) field.Erro
 	return s.validateRules(content, before, errs, cel.WithRatcheting(correlated))
 }
 
-// validateRules appends to errs what the rules of the schema find. They are not evaluated if errs says that the object
-// does not fit the schema.
+// validateRules appends to errs the errors that the rules of the schema find. It skips the rules if errs says that the
+// object does not fit the schema.
 func (s *schema) validateRules(content, before map[string]any, errs field.ErrorList,
 	options ...cel.Option) field.ErrorList {
 	if s.rules == nil {
@@ -170,7 +170,7 @@ func (s *schema) validateRules(content, before map[string]any, errs field.ErrorL
 	return append(errs, found...)
 }
 
-// validateScale returns what is wrong with the fields of the scale subresource.
+// validateScale returns the errors in the fields of the scale subresource.
 func (s *schema) validateScale(content map[string]any, subresource string) field.ErrorList {
 	if s.scale == nil {
 		return nil

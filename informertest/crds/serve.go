@@ -20,10 +20,10 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// collection has the objects of one version of a definition.
+// collection holds the objects of one version of a definition.
 type collection = informertest.Collection[*unstructured.Unstructured]
 
-// served is what a definition has made the server serve.
+// served records what the server serves for a definition.
 type served struct {
 	spec     apiextensionsv1.CustomResourceDefinitionSpec
 	names    apiextensionsv1.CustomResourceDefinitionNames
@@ -31,7 +31,7 @@ type served struct {
 	objects  *collection            // one of them, or the last one if no version is served any more
 }
 
-// settle makes what the server serves, and the status of a definition, as the definition says.
+// settle updates the served resources and the status of a definition after a change.
 func (d *Definitions) settle(key informer.Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,15 +81,15 @@ func (d *Definitions) settleLocked(key informer.Key) {
 	d.writeLocked(crd, stored)
 }
 
-// writeLocked stores a definition with another status. If a client has changed it meanwhile, settle is called again for
-// that.
+// writeLocked stores a definition with another status. If a client has changed it meanwhile, the server calls settle
+// again.
 func (d *Definitions) writeLocked(crd, stored *apiextensionsv1.CustomResourceDefinition) {
 	if !equality.Semantic.DeepEqual(crd, stored) {
 		d.crds.Update(crd)
 	}
 }
 
-// setCondition sets a condition unless it is so already.
+// setCondition sets a condition unless it is set already.
 func setCondition(crd *apiextensionsv1.CustomResourceDefinition,
 	condition apiextensionsv1.CustomResourceDefinitionCondition) {
 	if !apihelpers.IsCRDConditionEquivalent(apihelpers.FindCRDCondition(crd, condition.Type), &condition) {
@@ -97,8 +97,8 @@ func setCondition(crd *apiextensionsv1.CustomResourceDefinition,
 	}
 }
 
-// takenLocked returns the names in the group of a definition that others have: other definitions, and resources that the
-// program has registered by itself.
+// takenLocked returns the names in the group of a definition that other definitions use, or resources that the program
+// has registered itself.
 func (d *Definitions) takenLocked(crd *apiextensionsv1.CustomResourceDefinition) taken {
 	t := taken{resources: map[string]bool{}, kinds: map[string]bool{}}
 	add := func(plural, singular, kind, listKind string, shortNames []string) {
@@ -153,7 +153,7 @@ func (d *Definitions) serveLocked(crd *apiextensionsv1.CustomResourceDefinition)
 	return nil
 }
 
-// resources returns how the served versions of a definition are registered.
+// resources returns the resources to register for the served versions of a definition.
 func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (all []informertest.Resource, err error) {
 	names := crd.Status.AcceptedNames
 	for _, v := range crd.Spec.Versions {
@@ -210,7 +210,7 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 	return all, nil
 }
 
-// open returns why an object cannot be created, which is when its definition is being deleted.
+// open returns an error if an object cannot be created because its definition is being deleted.
 func (d *Definitions) open(definition string, obj metav1.Object, resource runtimeschema.GroupVersionResource) error {
 	crd, ok := d.crds.Get(informer.Key{Name: definition})
 	if ok && apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Terminating) {
@@ -220,7 +220,7 @@ func (d *Definitions) open(definition string, obj metav1.Object, resource runtim
 	return nil
 }
 
-// deprecation returns the warning that comes with every response for a version, or nothing.
+// deprecation returns the warning in every response for a version, or nothing.
 func deprecation(crd *apiextensionsv1.CustomResourceDefinition,
 	v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	if !v.Deprecated {
@@ -285,7 +285,7 @@ func (d *Definitions) emptyLocked(crd *apiextensionsv1.CustomResourceDefinition)
 	d.removeLocked(crd.Name)
 }
 
-// removeLocked makes the server no longer serve what a definition defines.
+// removeLocked unregisters the resources of a definition.
 func (d *Definitions) removeLocked(name string) {
 	if s := d.served[name]; s != nil {
 		for _, c := range s.versions {
@@ -295,7 +295,7 @@ func (d *Definitions) removeLocked(name string) {
 	}
 }
 
-// objectChanged lets a definition go that is being deleted, if this was its last object.
+// objectChanged completes the deletion of a definition whose last object has gone.
 func (d *Definitions) objectChanged(definition informer.Key) {
 	if crd, ok := d.crds.Get(definition); ok && crd.DeletionTimestamp != nil {
 		d.settle(definition)

@@ -11,8 +11,8 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// table returns what makes the Tables of a version of a definition: its additionalPrinterColumns, or Name and Age if it
-// has none, which is nil.
+// table returns the Table with the additionalPrinterColumns of a version. If the version has none, it returns nil,
+// which means Name and Age.
 func table(version apiextensionsv1.CustomResourceDefinitionVersion) (*watchcache.Table, error) {
 	if len(version.AdditionalPrinterColumns) == 0 {
 		return nil, nil
@@ -30,7 +30,7 @@ func table(version apiextensionsv1.CustomResourceDefinitionVersion) (*watchcache
 		Cells: func(obj metav1.Object) []any {
 			one, err := convertor.ConvertToTable(context.Background(), obj.(*unstructured.Unstructured), nil)
 			if err != nil || len(one.Rows) != 1 {
-				return make([]any, len(empty.ColumnDefinitions)) // it can make a row of every unstructured object
+				return make([]any, len(empty.ColumnDefinitions)) // cannot happen for an unstructured object
 			}
 			return one.Rows[0].Cells
 		},

@@ -13,7 +13,7 @@ import (
 
 // These functions of apiextensions-apiserver have no context before version 0.37.
 
-// validateStatus returns what is wrong with a change of a definition's status.
+// validateStatus returns the errors in a change of a definition's status.
 func validateStatus(crd, old *apiextensions.CustomResourceDefinition) field.ErrorList {
 	type definition = *apiextensions.CustomResourceDefinition
 	switch validate := any(apiextensionsvalidation.ValidateUpdateCustomResourceDefinitionStatus).(type) {
@@ -26,7 +26,7 @@ func validateStatus(crd, old *apiextensions.CustomResourceDefinition) field.Erro
 	}
 }
 
-// validateEmbedded returns what is wrong with the metadata of the resources in an object.
+// validateEmbedded returns the errors in the metadata of the resources in an object.
 func validateEmbedded(content map[string]any, s *structuralschema.Structural) field.ErrorList {
 	type structural = *structuralschema.Structural
 	switch validate := any(objectmeta.Validate).(type) {

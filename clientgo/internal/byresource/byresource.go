@@ -29,7 +29,7 @@ type Config struct {
 	Options   cache.Options
 	// Lister returns the lister of a resource for an indexer.
 	Lister func(clientcache.Indexer, schema.GroupVersionResource) clientcache.GenericLister
-	// ClientGo returns the informer of client-go for a resource that no informer can follow, such as one without a name.
+	// ClientGo returns the informer of client-go for a resource that cache.New rejects, such as one without a name.
 	ClientGo func(schema.GroupVersionResource) clientcache.SharedIndexInformer
 }
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Set has the informers of a factory by key. The zero value is empty. All methods are safe for concurrent use.
+// Set holds the informers of a factory by key. The zero value is empty. All methods are safe for concurrent use.
 type Set[K comparable] struct {
 	mu       sync.Mutex // protects the fields below
 	members  map[K]*member
@@ -21,7 +21,8 @@ type member struct {
 	started  bool
 }
 
-// Get returns the informer with a key. If there is none, it calls create, one at a time, which must not use the set.
+// Get returns the informer with a key. If there is none, it calls create, which must not use the set. It makes one such
+// call at a time.
 func (s *Set[K]) Get(key K, create func() cache.SharedIndexInformer) cache.SharedIndexInformer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

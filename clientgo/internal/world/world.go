@@ -35,7 +35,7 @@ type World struct {
 	Deployments *informertest.Collection[*appsv1.Deployment]
 }
 
-// New starts a server in memory, which closes when the test ends. Within a bubble of testing/synctest, call Close.
+// New starts a server in memory, which closes when the test ends. In a bubble of testing/synctest, call Close.
 func New(t *testing.T) *World {
 	server := informertest.NewServer(informertest.Options{InMemory: true})
 	t.Cleanup(server.Close)
@@ -72,7 +72,7 @@ func (w *World) Client() *informer.Client {
 	return client
 }
 
-// Pod creates a pod on a node named node-NAME, with a label that is its name, and with managedFields.
+// Pod creates a pod on a node named node-NAME, with the label name=NAME, and with managedFields.
 func (w *World) Pod(namespace, name string) *corev1.Pod {
 	w.Helper()
 	pod, err := w.Pods.Create(&corev1.Pod{
