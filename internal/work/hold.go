@@ -9,7 +9,7 @@ import (
 	"github.com/typedinformer/informer/internal/histogram"
 )
 
-// Holds are the keys that wait until stores have what was written for them. The zero value has none. All methods are
+// Holds are the keys that wait until stores hold the writes for them. The zero value has none. All methods are
 // safe for concurrent use.
 //
 // Invariant: a key that was held is let go exactly once: when the last of its waits ends, or at the deadline.
