@@ -22,7 +22,7 @@ var different = []difference{
 	{
 		suite: "pkg/metrics/filters",
 		spec:  "manger.Manager Start should start serving metrics with https and authn/authz should serve extra endpoints",
-		why:   "it expects RBAC rules to count, but the server allows everything that Options.Authorize does not refuse",
+		why:   "it expects RBAC rules to count, but the server allows everything that Auth.Authorize does not refuse",
 	},
 }
 
