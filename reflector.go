@@ -41,14 +41,14 @@ type Reflector[T Object] struct {
 	log      *slog.Logger
 	read     atomic.Int64 // objects read of the current list, or of the last one
 	reshard  *rollout.Adoption[Shard]
-	outside  int64 // how many objects outside the shard the server had sent when the last list of the whole shard began
 	retries  fetch.Retries
 	resumed  func(away time.Duration) // called when a watch resumes after a failure; nil for none
 
 	// Only the goroutine in Run, or one that it waits for, uses these.
 	state    fetch.State
 	absence  fetch.Absence
-	received bool // a resource version since the last flush
+	received bool  // a resource version since the last flush
+	outside  int64 // how many objects outside the shard the server had sent when the last list of the whole shard began
 
 	mu        sync.Mutex // protects the fields below
 	status    ReflectorStatus

@@ -143,13 +143,15 @@ func TestWayToAField(t *testing.T) {
 	text := types.Typ[types.String]
 	deep := types.NewStruct([]*types.Var{field("Name", text, false)}, []string{`json:"name"`})
 	in := types.NewStruct([]*types.Var{field("Deep", types.NewPointer(deep), false)}, []string{`json:",inline"`})
-	object.SetUnderlying(types.NewStruct([]*types.Var{field("In", in, false), field("Kind", text, false), field("Other", text, false)},
-		[]string{`json:",inline"`, `json:"Name"`, `json:"other"`}))
+	fields := []*types.Var{field("In", in, false), field("Kind", text, false), field("Other", text, false), field("Extra", text, false)}
+	object.SetUnderlying(types.NewStruct(fields, []string{`json:",inline"`, `json:"Name"`, `json:"other"`, `json:"-"`}))
 	for name, want := range map[string][]pathStep{
 		"name":  {{fieldStep, "In"}, {fieldStep, "Deep"}, {kind: derefStep}, {fieldStep, "Name"}},
 		"Name":  {{fieldStep, "Kind"}},
 		"Kind":  {{fieldStep, "Kind"}},
 		"Other": {{fieldStep, "Other"}},
+		"Extra": {{fieldStep, "Extra"}},
+		"extra": nil,
 		"In":    nil,
 	} {
 		if _, way := findField(object, name); !slices.Equal(way, want) {

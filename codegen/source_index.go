@@ -217,6 +217,14 @@ func findField(t types.Type, name string) (*types.Var, []pathStep) {
 			return fields[i].Var, fields[i].way
 		}
 	}
+	if u := structOf(t); u != nil { // a field that JSON does not have, but a Transform may set
+		for i := range u.NumFields() {
+			field := u.Field(i)
+			if json, _ := jsonName(field, u.Tag(i)); json == "-" && field.Exported() && field.Name() == name {
+				return field, []pathStep{{fieldStep, name}}
+			}
+		}
+	}
 	return nil, nil
 }
 

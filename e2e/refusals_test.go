@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/informertest"
@@ -53,7 +54,7 @@ func TestSameLifecycleAsKubeAPIServer(t *testing.T) {
 	inProcess := inprocess.New(informertest.Options{
 		Controllers: informertest.Controllers{Namespaces: true, GarbageCollection: true, GracefulPods: true}})
 	defer inProcess.Close()
-	const namespace = "lifecycle"
+	namespace := "lifecycle-" + rand.String(5)
 	for _, r := range refusals {
 		ours := lifecycleAnswer(t, inProcess.Config(), namespace, r.request, r.body, r.field)
 		theirs := lifecycleAnswer(t, server.Config(), namespace, r.request, r.body, r.field)

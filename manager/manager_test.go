@@ -301,8 +301,7 @@ func TestWithoutElector(t *testing.T) {
 	})
 }
 
-// While an informer does not sync, no later phase begins. Run can be stopped, or fails after CacheSyncTimeout and says
-// why.
+// While an informer does not sync, no later phase begins. Run can be stopped, or fails after CacheSyncTimeout.
 //
 // Guarantees: M1
 func TestInformerThatNeverSyncs(t *testing.T) {

@@ -35,7 +35,7 @@ var podColumns = []column[*corev1.Pod]{
 		cell: func(p *corev1.Pod) any { return readinessGates(p) }},
 }
 
-// podTable returns the Table of pods. kubectl sees by its conditions which pods have finished.
+// podTable returns the Table of pods. As in kube-apiserver, the row of a finished pod has the condition Completed.
 func podTable() *watchcache.Table {
 	table := tableOf(podColumns...)
 	table.Conditions = func(obj metav1.Object) []metav1.TableRowCondition {

@@ -25,10 +25,10 @@ type Adoption[V any] struct {
 	has   *V   // the value of the result, if work for the rest may suffice; nil otherwise
 	again bool // Value was set again without a change, to do all of the work again
 
-	mu        sync.Mutex // protects the fields below
-	wanted    V          // the latest
-	changes   uint64     // how often it has changed
-	interrupt context.CancelCauseFunc
+	mu        sync.Mutex              // protects the fields below
+	wanted    V                       // the latest
+	changes   uint64                  // how often it has changed
+	interrupt context.CancelCauseFunc // ends the context that Take returned
 }
 
 // NewAdoption returns the adoption of a part whose first value is v. rest returns the part of v that has lacks, whether
@@ -75,8 +75,8 @@ func (a *Adoption[V]) Take(ctx context.Context) (work context.Context, end conte
 	return work, end, changed
 }
 
-// RestSuffices reports whether work for the rest of the value makes the result whole. lacks is false if there is no
-// rest, because the result has more than the value.
+// RestSuffices reports whether work for the rest of the value makes the result whole. If so, lacks reports whether
+// there is a rest. There is none if the result has all of the value, and more.
 func (a *Adoption[V]) RestSuffices() (ok, lacks bool) {
 	if a.has == nil || a.again {
 		return false, false

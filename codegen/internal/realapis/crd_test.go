@@ -83,12 +83,13 @@ func definitions(t *testing.T, files ...string) (all []apiextensionsv1.CustomRes
 
 // sample is an object, with the schema of its kind.
 type sample struct {
-	object map[string]any
-	schema *schema
-	of     int // the index in published
+	object    map[string]any
+	schema    *schema
+	of        int  // the index in published
+	uncounted bool // an object with all properties, which need not be valid
 }
 
-// samples returns about n random objects of the served versions of all kinds of a set.
+// samples returns about n random objects of the served versions of all kinds of a set, and objects with all properties.
 func samples(t *testing.T, of int, crds []apiextensionsv1.CustomResourceDefinition, n int) (list []sample) {
 	schemas := schemasOf(crds)
 	for i, name := range slices.Sorted(maps.Keys(schemas)) {
@@ -98,12 +99,15 @@ func samples(t *testing.T, of int, crds []apiextensionsv1.CustomResourceDefiniti
 		}
 		apiVersion, kind, _ := strings.Cut(name, " ")
 		share := n*(i+1)/len(schemas) - n*i/len(schemas)
-		objects := r.objects(schemas[name], apiVersion, kind, share)
+		objects, full := r.objects(schemas[name], apiVersion, kind, share)
 		if len(objects) < share {
 			t.Logf("%s, %s: only %d of %d objects are valid", published[of].name, name, len(objects), share)
 		}
 		for _, obj := range objects {
-			list = append(list, sample{obj, schemas[name], of})
+			list = append(list, sample{object: obj, schema: schemas[name], of: of})
+		}
+		for _, obj := range full {
+			list = append(list, sample{object: obj, schema: schemas[name], of: of, uncounted: true})
 		}
 	}
 	return list
@@ -132,7 +136,7 @@ func manifests(t *testing.T, dir string, of int, schemas map[string]*schema) (li
 			var obj map[string]any
 			err := yaml.Unmarshal(text, &obj)
 			if s := schemas[fmt.Sprint(obj["apiVersion"], " ", obj["kind"])]; s != nil {
-				list = append(list, sample{decoded(obj), s, of})
+				list = append(list, sample{object: decoded(obj), schema: s, of: of})
 			}
 			return err
 		})
@@ -153,6 +157,19 @@ type figures struct {
 	lost               map[loss]int
 }
 
+// add counts an object with these losses.
+func (f *figures) add(found map[loss]bool) {
+	if f.objects++; len(found) == 0 {
+		f.identical++
+	}
+	if f.lost == nil {
+		f.lost = map[loss]int{}
+	}
+	for what := range found {
+		f.lost[what]++
+	}
+}
+
 // row returns the figures as a row of the table in codegen's README.
 func (f *figures) row(name string, kinds int) string {
 	row := fmt.Sprintf("| %s | %d | %d | %d |", name, kinds, f.objects, f.identical)
@@ -162,8 +179,9 @@ func (f *figures) row(name string, kinds int) string {
 	return row
 }
 
-// Types generated from published CRDs compile, and hold everything in the schemas. Objects that are valid under the
-// schemas, and published examples, pass through the types. They lose nothing but what codegen's README names.
+// Types generated from published CRDs compile, and hold everything in the schemas. Objects with all properties, random
+// ones that are valid under the schemas, and published examples pass through the types. They lose nothing but what
+// codegen's README names.
 func TestPublishedCRDs(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "generated-")
 	if err != nil {
@@ -207,17 +225,10 @@ func TestPublishedCRDs(t *testing.T) {
 	}
 	sets, wrong := make([]figures, len(published)), map[string]int{}
 	for i, got := range passThrough(t, dir, objects) {
-		l := losses{found: map[loss]bool{}}
+		l := losses{found: map[loss]bool{}, selectors: map[string]bool{}}
 		l.compare(list[i].schema, "", objects[i], got)
-		f := &sets[list[i].of]
-		if f.objects++; len(l.found) == 0 {
-			f.identical++
-		}
-		if f.lost == nil {
-			f.lost = map[loss]int{}
-		}
-		for what := range l.found {
-			f.lost[what]++
+		if !list[i].uncounted {
+			sets[list[i].of].add(l.found)
 		}
 		for _, path := range l.where {
 			wrong[fmt.Sprintf("%v %v loses %s", objects[i]["apiVersion"], objects[i]["kind"], path)]++

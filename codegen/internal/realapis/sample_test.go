@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ type schema = apiextensionsv1.JSONSchemaProps
 type sampler struct {
 	*rand.Rand
 	validator validation.SchemaValidator
+	all       bool    // all properties, also those of which a valid object has one at most
 	density   float64 // the probability of an optional property, from 0 to 1
 	zero      float64 // the probability that a value is null, empty or zero, where that is valid
 }
@@ -34,23 +36,26 @@ func newSampler(s *schema, random *rand.Rand) (*sampler, error) {
 	return &sampler{Rand: random, validator: validator}, err
 }
 
-// objects returns up to n objects of a version. It gives up after many invalid ones. The first has all properties, and
-// the second too, with zero values.
-func (r *sampler) objects(s *schema, apiVersion, kind string, n int) (objects []map[string]any) {
-	for try := 0; len(objects) < n && try < 50*n; try++ {
-		switch r.density, r.zero = r.Float64()*r.Float64(), r.Float64()/2; try {
-		case 0:
-			r.density, r.zero = 1, 0
-		case 1:
-			r.density, r.zero = 1, 1
-		}
+// objects returns up to n valid objects of a version. It gives up after many invalid ones. full are two with all
+// properties, the second with zero values. They fit the types in the schema, but need not be valid.
+func (r *sampler) objects(s *schema, apiVersion, kind string, n int) (objects, full []map[string]any) {
+	sample := func() map[string]any {
 		obj := r.value(s).(map[string]any)
 		obj["apiVersion"], obj["kind"], obj["metadata"] = apiVersion, kind, r.metadata()
-		if obj = decoded(obj); len(validation.ValidateCustomResource(field.NewPath(""), obj, r.validator)) == 0 {
+		return decoded(obj)
+	}
+	r.all, r.density, r.zero = true, 1, 0
+	full = append(full, sample())
+	r.zero = 1
+	full = append(full, sample())
+	r.all = false
+	for try := 0; len(objects) < n && try < 50*n; try++ {
+		r.density, r.zero = r.Float64()*r.Float64(), r.Float64()/2
+		if obj := sample(); len(validation.ValidateCustomResource(field.NewPath(""), obj, r.validator)) == 0 {
 			objects = append(objects, obj)
 		}
 	}
-	return objects
+	return objects, full
 }
 
 // metadata returns the metadata of an object. Some have empty fields.
@@ -152,7 +157,7 @@ func (r *sampler) text(s *schema) string {
 		return texts[r.IntN(len(texts))]
 	}
 	text := fmt.Sprintf("text-%d", r.IntN(100))
-	if r.isZero() {
+	if empty, err := regexp.MatchString(s.Pattern, ""); r.isZero() && (empty || err != nil) {
 		text = ""
 	} else if s.Pattern != "" {
 		if parsed, err := syntax.Parse(s.Pattern, syntax.Perl); err == nil {
@@ -197,12 +202,15 @@ func (r *sampler) object(s *schema) any {
 	if s.XEmbeddedResource {
 		m["apiVersion"], m["kind"], m["metadata"] = "v1", "Pod", map[string]any{"name": "embedded"}
 	}
-	some := slices.Clone(s.Required)
+	some, names := slices.Clone(s.Required), slices.Sorted(maps.Keys(s.Properties))
 	choices := exclusive(s)
-	if len(choices) > 0 {
+	switch {
+	case r.all:
+		some = names
+	case len(choices) > 0:
 		some = append(some, choices[r.IntN(len(choices))]...)
 	}
-	names := slices.Sorted(maps.Keys(s.Properties))
+	names = slices.Clone(names)
 	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	isChoice := func(name string) bool {
 		return slices.ContainsFunc(choices, func(c []string) bool { return slices.Contains(c, name) })
@@ -217,7 +225,7 @@ func (r *sampler) object(s *schema) any {
 			some = append(some, name)
 		}
 	}
-	if s.MaxProperties != nil && len(some) > int(*s.MaxProperties) && len(s.Properties) > 0 {
+	if !r.all && s.MaxProperties != nil && len(some) > int(*s.MaxProperties) && len(s.Properties) > 0 {
 		some = some[:*s.MaxProperties]
 	}
 	for _, name := range some {

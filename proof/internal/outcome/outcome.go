@@ -24,14 +24,16 @@ type Outcome struct {
 }
 
 // Of reads the outcomes from a JSON report of Ginkgo, if there is one, and the output of go test -json of one or more
-// packages. The report is that of the package that ran specs; without one, a suite of specs counts as one test. Each subtest counts, and so does the test that has it. A Go
-// test that began and did not end has failed.
+// packages. The report is that of the package that ran specs; without one, a suite of specs counts as one test. Each
+// subtest counts, and so does the test that has it. A Go test that began and did not end has failed. One that runs specs
+// counts only if it failed and none of its specs did, and if the race detector found something.
 func Of(report, output []byte) ([]Outcome, error) {
 	r := reader{reported: len(report) > 0, text: map[name]*strings.Builder{}, suites: map[name]bool{}}
 	if err := events(output, r.read); err != nil {
 		return nil, err
 	}
 	var all []Outcome
+	failed := false
 	if r.reported {
 		specs, err := specOutcomes(report)
 		if err != nil {
@@ -40,9 +42,10 @@ func Of(report, output []byte) ([]Outcome, error) {
 		for _, o := range specs {
 			o.Package = r.specsOf
 			all = append(all, o)
+			failed = failed || !o.Passed && !o.Skipped
 		}
 	}
-	return append(all, r.outcomes()...), nil
+	return append(all, r.outcomes(failed)...), nil
 }
 
 func specOutcomes(report []byte) ([]Outcome, error) {
@@ -88,6 +91,9 @@ func specOutcomes(report []byte) ([]Outcome, error) {
 	return all, nil
 }
 
+// raceFound begins each report of the race detector.
+const raceFound = "WARNING: DATA RACE"
+
 // lastOutput is how many bytes of the output of a failed test a message has.
 const lastOutput = 8000
 
@@ -102,6 +108,7 @@ type reader struct {
 	text     map[name]*strings.Builder
 	suites   map[name]bool // the tests that run specs of a report
 	specsOf  string        // the package of one of them
+	broken   []Outcome     // those of suites that failed
 	failed   []event       // the ends of packages that failed
 }
 
@@ -133,28 +140,44 @@ func (r *reader) read(e event) {
 
 func (r *reader) end(this name, e event) {
 	r.begun = slices.DeleteFunc(r.begun, func(n name) bool { return n == this })
-	if r.suites[this] {
-		return
-	}
 	o := Outcome{Package: e.Package, Test: e.Test, Passed: e.Action == "pass", Skipped: e.Action == "skip"}
 	o.Took = time.Duration(e.Elapsed * float64(time.Second))
 	if e.Action == "fail" {
 		o.Message = r.lastOf(this)
 	}
-	r.ended = append(r.ended, o)
+	switch {
+	case !r.suites[this]:
+		r.ended = append(r.ended, o)
+	case e.Action == "fail":
+		r.broken = append(r.broken, o)
+	}
 }
 
-// outcomes returns the outcomes of all tests, and of the packages whose failure no test explains.
-func (r *reader) outcomes() []Outcome {
+// outcomes returns the outcomes of all tests, and of the packages whose failure no test explains. specFailed reports
+// whether a spec of the report has failed, which explains why its suite failed.
+func (r *reader) outcomes(specFailed bool) []Outcome {
 	all := r.ended
 	for _, n := range r.begun {
-		if !r.suites[n] {
-			all = append(all, Outcome{Package: n.pkg, Test: n.test, Message: "it did not end\n" + r.lastOf(n)})
+		o := Outcome{Package: n.pkg, Test: n.test, Message: "it did not end\n" + r.lastOf(n)}
+		if r.suites[n] {
+			r.broken = append(r.broken, o)
+		} else {
+			all = append(all, o)
 		}
+	}
+	for suite := range r.suites {
+		if text := r.text[suite].String(); strings.Contains(text, raceFound) {
+			_, report, _ := strings.Cut(text, raceFound)
+			o := Outcome{Package: suite.pkg, Test: suite.test + ", race detector", Message: report[:min(len(report), lastOutput)]}
+			all = append(all, o)
+		}
+	}
+	if !specFailed {
+		all = append(all, r.broken...)
 	}
 	for _, e := range r.failed {
 		explained := func(o Outcome) bool { return o.Package == e.Package && !o.Passed && !o.Skipped }
-		if slices.ContainsFunc(all, explained) || r.specsOf == e.Package {
+		if slices.ContainsFunc(all, explained) || specFailed && r.specsOf == e.Package {
 			continue
 		}
 		o := Outcome{Package: e.Package, Message: r.lastOf(name{pkg: e.Package})}

@@ -89,6 +89,48 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
+// A suite whose specs have passed can have failed all the same: a Go test found an error beside the specs, or did not end,
+// the process ended with an error, or the race detector found something.
+func TestSuiteThatFailsBesideItsSpecs(t *testing.T) {
+	const passed = `[{"SpecReports":[{"LeafNodeType":"It","LeafNodeText":"works","State":"passed"}]}]`
+	const failed = `[{"SpecReports":[{"LeafNodeType":"It","LeafNodeText":"works","State":"failed"}]}]`
+	const suite = `{"Action":"run","Package":"p","Test":"TestSpecs"}
+{"Action":"output","Package":"p","Test":"TestSpecs","Output":"Running Suite: specs\n"}
+`
+	const race = `{"Action":"output","Package":"p","Test":"TestSpecs","Output":"WARNING: DATA RACE\nhere\n"}
+`
+	const pass, fail = `{"Action":"pass","Package":"p","Test":"TestSpecs"}`, `{"Action":"fail","Package":"p","Test":"TestSpecs"}`
+	const exit = `
+{"Action":"fail","Package":"p"}
+`
+	for name, c := range map[string]struct {
+		report, output string
+		want           []string // the tests that failed; empty for the package
+	}{
+		"all passed":                  {passed, suite + pass, nil},
+		"the test failed":             {passed, suite + fail + exit, []string{"TestSpecs"}},
+		"the test did not end":        {passed, suite + exit, []string{"TestSpecs"}},
+		"the process failed later":    {passed, suite + pass + exit, []string{""}},
+		"a race":                      {passed, suite + race + fail + exit, []string{"TestSpecs, race detector", "TestSpecs"}},
+		"a spec explains the failure": {failed, suite + fail + exit, []string{"works"}},
+		"a spec explains no race":     {failed, suite + race + fail + exit, []string{"works", "TestSpecs, race detector"}},
+	} {
+		all, err := Of([]byte(c.report), []byte(c.output))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, o := range all {
+			if !o.Passed {
+				got = append(got, o.Test)
+			}
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %q failed, want %q", name, got, c.want)
+		}
+	}
+}
+
 // The tests of a package take what go test says at their end.
 func TestTook(t *testing.T) {
 	output := `{"Action":"pass","Package":"p","Test":"TestGood","Elapsed":1.5}

@@ -98,7 +98,7 @@ func lines(dir string, counts func(file string) bool) (n int, err error) {
 		if !counts(file) {
 			return
 		}
-		_, code, _ := bytes.Cut(text, []byte("\npackage "))
+		_, code, _ := bytes.Cut(append([]byte("\n"), text...), []byte("\npackage "))
 		for line := range bytes.Lines(code) {
 			if len(bytes.TrimSpace(line)) > 0 {
 				n++
