@@ -18,7 +18,7 @@ var (
 	whose = flag.String("server", "ours", "`whose` server the suites start: ours or binaries")
 	which = flag.String("suites", strings.Join(choice.Names(suites), ","), "the `packages` whose suites run")
 	only  = flag.String("focus", "", "run only specs that match this `regexp`, and expect nothing of others")
-	race  = flag.Bool("detect-races", false, "run the suites with the race detector")
+	flags = flag.String("flags", "", "the `flags` of go test for the suites, such as -race")
 	keep  = flag.String("keep", "", "the `folder` that gets the output of each suite")
 )
 
@@ -81,14 +81,11 @@ func run(ctx context.Context, t *testing.T, s suite, m copied.Module, env []stri
 	}
 	r := copied.Run{
 		Packages: []string{"./" + s.dir},
-		Flags:    []string{"-timeout=15m"},
+		Flags:    append(strings.Fields(*flags), "-timeout=15m"),
 		Env:      append(env, "CONFORMANCE_STARTS="+file+".starts"),
 		Args:     []string{"-ginkgo.v"},
 		Log:      file + ".log",
 		Report:   file + ".report",
-	}
-	if *race {
-		r.Flags = append(r.Flags, "-race")
 	}
 	if *only != "" {
 		r.Args = append(r.Args, "-ginkgo.focus="+*only)
