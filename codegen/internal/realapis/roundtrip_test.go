@@ -90,8 +90,6 @@ func passThrough(t *testing.T, dir string, objects []map[string]any) (passed []m
 			t.Fatal(err)
 		}
 	}
-	// Compilation takes most of the test's time, and less without optimizations.
-	quick := "-gcflags=github.com/typedinformer/informer/codegen/internal/realapis/...=-N -l"
 	cmd := exec.Command("go", "run", quick, "./"+dir+"/through")
 	cmd.Stdin, cmd.Stderr = &in, t.Output()
 	out, err := cmd.Output()
