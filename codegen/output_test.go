@@ -164,7 +164,7 @@ func TestFlags(t *testing.T) {
 		{"-deepcopy -crd testdata/crdfields/widgets.yaml", "-deepcopy copies the types of Go packages, so it excludes -crd and -fields"},
 		{"-crd testdata/crdfields/widgets.yaml -index Widget=spec.node", "want Kind:Name=path"},
 		{"-factory a»b/clientset/versioned ./...", `-factory and -listers: malformed import path "a»b/clientset/versioned"`},
-		{"-listers k8s.io/client-go/listers ./...", "for listers of this library with their interfaces, -compat"},
+		{"-listers k8s.io/client-go/listers ./...", "or -compat, for listers of this library"},
 		{"-compat -listers example.com/listers -crd testdata/crdfields/widgets.yaml", "-listers takes the types of Go packages"},
 		{"-compat -listers github.com/typedinformer/informer/codegen/nowhere ./testdata/factory/api/shop/v1",
 			"-listers: github.com/typedinformer/informer/codegen/nowhere/shop/v1: "},
