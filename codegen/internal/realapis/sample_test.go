@@ -22,7 +22,7 @@ type schema = apiextensionsv1.JSONSchemaProps
 type sampler struct {
 	*rand.Rand
 	validator validation.SchemaValidator
-	all       bool    // all properties, also those of which a valid object has one at most
+	all       bool    // set all properties, even those that exclude each other
 	density   float64 // the probability of an optional property, from 0 to 1
 	zero      float64 // the probability that a value is null, empty or zero, where that is valid
 }
@@ -245,8 +245,7 @@ func (r *sampler) object(s *schema) any {
 	return m
 }
 
-// exclusive returns lists of properties of which an object may have one at most, because the schema asks for one of
-// them.
+// exclusive returns the alternatives of a schema, each as a list of properties. An object may have only one of them.
 func exclusive(s *schema) (choices [][]string) {
 	for _, alternatives := range [][]schema{s.OneOf, s.AnyOf} {
 		for i := range alternatives {
