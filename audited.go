@@ -54,13 +54,13 @@ type audited[T Object] struct {
 
 // newAudited returns the source of r, a reflector of resource that feeds store.
 func newAudited[T Object](client *Client, resource Resource, r *Reflector[T], store *Store[T]) audited[T] {
-	return audited[T]{store, r, newMetadataSource(client, resource, r, Key{}), r.config.PageSize}
+	return audited[T]{store, r, newMetadataSource(client, resource, r, Key{}), r.loop.PageSize}
 }
 
 // newMetadataSource returns the source of the metadata of the objects of r, a reflector of resource, or of one of them
 // if key has a name.
 func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector[T], key Key) *fetch.Source {
-	metadata, of, namespace := r.decoder.Metadata, resource.FieldSelector, r.decoder.Namespace
+	metadata, of, namespace := r.loop.Decoder.Metadata, resource.FieldSelector, r.loop.Decoder.Namespace
 	if key.Name != "" {
 		of, namespace = strings.TrimPrefix(of+",metadata.name="+key.Name, ","), key.Namespace
 	}
@@ -70,7 +70,7 @@ func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector
 		Resource:      resource.GroupResource(),
 		LabelSelector: resource.LabelSelector,
 		FieldSelector: of,
-		AcceptList:    metadata.AcceptList() + "," + r.decoder.Pool.AcceptList(), // not every server has metadata alone
+		AcceptList:    metadata.AcceptList() + "," + r.loop.Decoder.Pool.AcceptList(), // not every server has metadata alone
 		Background:    true,
 		Check:         metadata.Check,
 	})
@@ -79,7 +79,7 @@ func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector
 // View implements audit.Source.
 func (a audited[T]) View() (audit.View, bool) {
 	v := sourceView[T]{snap: a.store.Snapshot()}
-	v.source, _ = v.snap.sources.Of(a.reflector.decoder.Namespace)
+	v.source, _ = v.snap.sources.Of(a.reflector.loop.Decoder.Namespace)
 	if v.Version() != "" {
 		return v, true
 	}
@@ -95,7 +95,7 @@ func (a audited[T]) List(ctx context.Context, of audit.View, each func(Key, audi
 		return 0, errors.New("the server sends no resource versions, which an audit needs to compare the same state")
 	}
 	before, shard := a.source.Traffic().Bytes, of.(sourceView[T]).shard()
-	ids := a.reflector.decoder.Identities(asked(shard, false), func(key Key, uid, version string) {
+	ids := a.reflector.loop.Decoder.Identities(shard.asked(), func(key Key, uid, version string) {
 		each(key, audit.ID{UID: uid, Version: version})
 	})
 	err = a.source.ListAt(ctx, of.Version(), a.pageSize, ids, shard.String())
@@ -112,7 +112,7 @@ func (a audited[T]) Behind(ctx context.Context, of audit.View) error {
 }
 
 // Relist implements audit.Source.
-func (a audited[T]) Relist(why error) { a.reflector.relist(why) }
+func (a audited[T]) Relist(why error) { a.reflector.loop.Relist(why) }
 
 // sourceView is a store's view of one source. It implements [audit.View].
 type sourceView[T Object] struct {
@@ -128,7 +128,7 @@ func (v sourceView[T]) shard() Shard {
 	if v.source.Data.list == nil {
 		return Shard{}
 	}
-	return v.source.Data.list.shard
+	return v.source.Data.list.Shard
 }
 
 // Get implements audit.View.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/canned"
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/reflector"
 )
 
 // savedPods is the number of pods in the informers of BenchmarkSave.
@@ -74,14 +75,15 @@ func benchmarkSave[T Object](b *testing.B, f *follower[T], client *Client, stora
 			return err
 		}
 		f.mirror().saver().Save(ctx, false)
-		return r.warm.status().SaveError
+		return r.loop.Saved.Status().SaveError
 	}
 	for _, first := range []bool{true, false} {
 		b.Run(fmt.Sprintf("first=%v", first), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if first {
-					r.warm = newWarmStart(client, r.resource, r.config, r.source, r.decoder, r.log)
+					c := savedConfig(client, f.resource, f.config, slog.Default())
+					r.loop.Saved = reflector.NewSaved(c, r.loop.Source, r.loop.Decoder)
 				}
 				if err := save(b.Context()); err != nil {
 					b.Fatal(err)

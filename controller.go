@@ -176,8 +176,9 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	}
 	defer c.update(func(s *ControllerStatus) { s.Running = false })
 	defer c.OwnWrites.holds.End()
-	if err := c.WaitSources(ctx); err != nil {
-		return err
+	slow := func(why error) { c.logger().Warn("the controller waits for its sources", "why", why) }
+	if err := c.sources.WaitLong(ctx, slow); err != nil {
+		return fmt.Errorf("%s: %w", c.name(), err)
 	}
 	queue := c.queue()
 	loop := work.Loop[K]{

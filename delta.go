@@ -2,8 +2,8 @@ package informer
 
 import (
 	"fmt"
-	"time"
 
+	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
@@ -63,27 +63,8 @@ type Delta[T Object] struct {
 	from *origin // nil if the delta needs none, or does not come from a reflector
 }
 
-// origin describes where a Replaced comes from, and the delta that ends a warm start.
-type origin struct {
-	kind   originKind
-	shard  Shard     // the store removes objects outside it
-	change uint64    // the number of the change to shard
-	listed time.Time // when the list of a Replaced began
-}
-
-// originKind says what the store has after a delta with an origin.
-type originKind uint8
-
-const (
-	// wholeShard: the objects of the shard, as of the delta's resource version.
-	wholeShard originKind = iota
-	// restOfShard: as wholeShard, but the Replaced has only the added objects, and the version stays.
-	restOfShard
-	// olderState: the objects of a saved state. The server has reached a later version.
-	olderState
-	// caughtUp: after olderState, every change up to the version that the server had then. The delta is not a Replaced.
-	caughtUp
-)
+// origin describes where a delta of a reflector comes from.
+type origin = reflector.Origin[Shard]
 
 // whence returns the origin of d, or that of a list of the whole collection if d has none.
 func (d *Delta[T]) whence() origin {
@@ -116,7 +97,7 @@ func (u undecodable) failure(key Key, why error) *DecodeError {
 // undecoded returns the objects of the source that could not be decoded after d, given those before.
 func (d *Delta[T]) undecoded(before undecodable) undecodable {
 	switch {
-	case d.Type == Replaced && d.whence().kind != restOfShard:
+	case d.Type == Replaced && d.whence().Kind != reflector.RestOfShard:
 		before = undecodable{}
 	case before.Set == nil: // the common case
 	case d.Type == Upserted:

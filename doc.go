@@ -74,8 +74,8 @@
 // UnmarshalJSON, it fails the list or watch, which the informer retries after a backoff. In an index function it ends
 // the informer. In a handler it ends the subscription. A panic crashes the program, unless an OnPanic recovers it.
 //
-// The informer drops metadata.managedFields unless Config.KeepManagedFields is set. If they matter to you, do not send
-// an object from the store by Update. A patch or server-side apply is safe.
+// The informer drops metadata.managedFields unless Config.KeepManagedFields is set. After an Update with such an
+// object, the server keeps those that it has, and adds the change.
 //
 // # From change to reconcile
 //
@@ -144,7 +144,7 @@
 //
 // This is the path of one watch event. Each step passes it on by a call, through a queue, or as a result:
 //
-//	reflectorstep.go  opens a watch at the resource version that the sink has reached
+//	reflector.go      makes a loop that opens a watch at the resource version that the sink has reached (internal/reflector)
 //	internal/fetch    sends the request (internal/transport), reads frames, and passes each object to an intake
 //	internal/intake   adds it to a batch. A worker takes the batch, or the reader itself after few events (internal/run).
 //	                  It skips a version that the sink already holds, calls Config.Filter, decodes the bytes into a T
@@ -161,10 +161,10 @@
 //	controller.go     takes keys and reconciles them (internal/work)
 //
 // A list takes the same path: internal/fetch reads its pages, internal/intake collects the objects, and the reflector
-// puts them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and
-// internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch
-// finds out what a 404 means, and its state machine chooses the next request. internal/rollout changes the
-// shard of a reflector, and that of all reflectors of an informer. selections.go merges several mirrors
+// puts them into the sink as one Replaced. internal/reflector has its loop, and loads a saved state in place of the
+// first list; internal/saved saves one at intervals. After each failure, internal/fetch finds out what a 404 means, and
+// its state machine chooses the next request. internal/rollout changes the shard of a reflector, and that of all
+// reflectors of an informer. selections.go merges several mirrors
 // into one store (internal/union), and follower.go has the store and the handlers that mirrors feed. audited.go passes
 // the store to internal/audit, which compares it with the server. store.go, index.go and orderedindex.go read the
 // versions that edit.go makes. informer.go ties all this together, wait.go implements its Wait methods, group.go shares

@@ -6,6 +6,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/edits"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -131,10 +132,10 @@ func (w *edit[T]) publishLocked() {
 // no memory.
 func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
 	from := d.whence()
-	keepAll := from.kind == restOfShard || kept.Unnamed() > 0
+	keepAll := from.Kind == reflector.RestOfShard || kept.Unnamed() > 0
 	w.Replace(d.Namespace, d.Items,
 		func(old, new T) bool { return edits.SameVersion(old, new) && (!d.Restored || w.store.same(old, new)) },
-		func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.shard.Has(old) })
+		func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.Shard.Has(old) })
 }
 
 // advance records that the source of d has reached its resource version.
@@ -149,9 +150,9 @@ func (w *edit[T]) advance(d *Delta[T]) {
 func (w *edit[T]) list(d *Delta[T]) undecodable {
 	from, version := d.whence(), d.ResourceVersion
 	have, found := w.next.sources.Of(d.Namespace)
-	if found && from.kind == restOfShard {
+	if found && from.Kind == reflector.RestOfShard {
 		if version = have.Version; have.Data.list != nil {
-			from.listed = have.Data.list.listed
+			from.Listed = have.Data.list.Listed
 		}
 	}
 	data := listed{&from, d.undecoded(have.Data.undecoded)}

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+
+	"github.com/typedinformer/informer/internal/reflector"
 )
 
 // queued puts deltas like a reflector that read them together.
@@ -53,13 +55,13 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 		told := &recorder{}
 		inf.Subscribe(told)
 		before := list(1, "a")
-		before.from = &origin{kind: olderState, change: 1}
+		before.from = &origin{Kind: reflector.OlderState, Change: 1}
 		inf.put(before)
 		told.Want(t, "add a @1 initial=true")
 		if has := inf.engine.mirror().sharding.Has(""); inf.HasSynced() || has != 0 {
 			t.Errorf("synced %v with the shard %d after older objects", inf.HasSynced(), has)
 		}
-		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &origin{kind: caughtUp, change: 1}}
+		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &origin{Kind: reflector.CaughtUp, Change: 1}}
 		inf.queued(upsert(2, "b"), last, upsert(4, "c"))
 		told.Want(t, "add b @2 initial=true", "add c @4 initial=false")
 		if has := inf.engine.mirror().sharding.Has(""); !inf.HasSynced() || has != 1 {

@@ -78,7 +78,7 @@ func (m *mirror[T]) addStatus(s *InformerStatus) {
 	s.Blocked += blocked
 	for _, r := range m.reflectors {
 		part := r.Status()
-		src, _ := snap.sources.Of(r.decoder.Namespace)
+		src, _ := snap.sources.Of(r.loop.Decoder.Namespace)
 		part.Stale = src.Data.undecoded.Len() // a reader that sees a list in the store must see what it lacks
 		s.Reflectors = append(s.Reflectors, part)
 	}

@@ -18,9 +18,9 @@ type Labeled interface {
 // Lister reads a [Store] as client-go's listers do: by name, with a NotFound error, and by label selector. It holds no
 // data of its own, so creating one is cheap.
 //
-// If no version of an object could be decoded, Get returns a [*DecodeError], not NotFound, and ListComplete an
-// error that wraps one. List and All leave such objects out. Of other objects, all return the last version that could
-// be decoded; see [Store.Undecodable].
+// If no version of an object could be decoded, Get returns a [*DecodeError], not NotFound. List and All leave such
+// objects out; [NamespaceLister.ListComplete] returns an error for them, also for all namespaces: Namespace(""). Of
+// other objects, all return the last version that could be decoded; see [Store.Undecodable].
 //
 // Each call reads one consistent [Snapshot]. Lists are ordered by namespace, then name. Callers must not write to the
 // objects. All methods are safe for concurrent use.

@@ -10,6 +10,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/pipe"
+	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/saved"
@@ -73,9 +74,9 @@ func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], resumed f
 		if err != nil {
 			return err
 		}
-		r.decoder.Own = true // only the reflectors write to the store
-		r.resumed = resumed
-		m.sharding.Add(namespace, r.reshard.Want)
+		r.loop.Decoder.Own = true // only the reflectors write to the store
+		r.loop.Resumed = resumed
+		m.sharding.Add(namespace, r.loop.Shard.Want)
 		m.reflectors = append(m.reflectors, r)
 		m.audited = append(m.audited, newAudited(client, part, r, m.store))
 	}
@@ -89,7 +90,7 @@ func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], resumed f
 func shareWork[T Object](reflectors []*Reflector[T]) {
 	decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
 	for _, r := range reflectors {
-		r.decoder.Decoding, r.decoder.Calling = decoding, calling
+		r.loop.Decoder.Decoding, r.loop.Decoder.Calling = decoding, calling
 	}
 }
 
@@ -164,7 +165,7 @@ func (m *mirror[T]) lacking() (reflectors []*Reflector[T]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.reflectors {
-		if !m.listed[r.decoder.Namespace] {
+		if !m.listed[r.loop.Decoder.Namespace] {
 			reflectors = append(reflectors, r)
 		}
 	}
@@ -178,7 +179,7 @@ func (m *mirror[T]) saver() *saved.Saver {
 	}
 	s := &saved.Saver{Interval: m.config.WarmStart.interval(), Content: m.content}
 	for _, r := range m.reflectors {
-		s.States = append(s.States, r.warm.state)
+		s.States = append(s.States, r.loop.Saved)
 	}
 	return s
 }
@@ -199,8 +200,8 @@ func (m *mirror[T]) content(namespace string) (c saved.Content, ok bool) {
 			}
 		},
 		Version: src.Version,
-		Shard:   src.Data.list.shard.String(),
-		Listed:  src.Data.list.listed,
+		Shard:   src.Data.list.Shard.String(),
+		Listed:  src.Data.list.Listed,
 		Stale:   src.Data.undecoded.Len() > 0,
 	}, true
 }
@@ -248,13 +249,13 @@ func (m *mirror[T]) step(batch []Delta[T]) (n int, initial bool) {
 // note records the first list and the shard that the store has after d, the last delta of a step.
 func (m *mirror[T]) note(d *Delta[T]) {
 	from := d.whence()
-	if d.Type != Replaced && from.kind != caughtUp || from.kind == olderState {
+	if d.Type != Replaced && from.Kind != reflector.CaughtUp || from.Kind == reflector.OlderState {
 		return
 	}
 	if !m.listed[d.Namespace] {
 		m.noteFirstList(d.Namespace)
 	}
-	m.sharding.Note(d.Namespace, from.change)
+	m.sharding.Note(d.Namespace, from.Change)
 }
 
 // noteFirstList records that the store has the first list of a namespace, or has caught up after a warm start. Only

@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
+	"runtime/pprof"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/saved"
 )
 
 // Reflector reads one collection, or one namespace of it, by list and watch, and puts deltas into a [Sink]: one
@@ -33,28 +32,7 @@ import (
 // a Store.
 type Reflector[T Object] struct {
 	resource Resource
-	source   *fetch.Source
-	decoder  *intake.Decoder[T]
-	out      outlet[T]
-	warm     warmStart[T]
-	config   Config[T]
-	log      *slog.Logger
-	read     atomic.Int64 // objects read of the current list, or of the last one
-	reshard  *rollout.Adoption[Shard]
-	retries  fetch.Retries
-	resumed  func(away time.Duration) // called when a watch resumes after a failure; nil for none
-
-	// Only the goroutine in Run, or one that it waits for, uses these.
-	state    fetch.State
-	absence  fetch.Absence
-	received bool  // a resource version since the last flush
-	outside  int64 // how many objects outside the shard the server had sent when the last list of the whole shard began
-
-	mu        sync.Mutex // protects the fields below
-	status    ReflectorStatus
-	settled   ReflectorState // the last state other than Listing
-	listsBy   byReason
-	watchesBy byReason
+	loop     *reflector.Loop[T, Shard]
 }
 
 // NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It
@@ -101,33 +79,27 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if err != nil {
 		return nil, err
 	}
-	r := &Reflector[T]{
-		resource: resource,
-		out:      outlet[T]{sink: sink},
-		config:   config,
-		log:      config.logger().With("resource", resource.String()),
-		state:    fetch.Start(!config.AbsentIsSynced),
-	}
-	r.reshard = rollout.NewAdoption(resource.Shard.clone(), Shard.equal, Shard.rest)
-	r.decoder = &intake.Decoder[T]{
+	d := &intake.Decoder[T]{
 		Pool:      own,
 		Packing:   packing,
 		Metadata:  metadata,
 		Namespace: resource.sources()[0],
 		Share:     config.Share,
-		Report:    r.noteDecodeError,
 		Filter:    config.Filter,
 		Transform: config.Transform,
 		Calling:   run.NewLimit(1),
 	}
+	if holder, ok := sink.(Holder[T]); ok {
+		d.Held = holder.Get
+	}
 	if report := config.OnDecodeError; report != nil {
-		r.decoder.OnDecodeError = func(key Key, err error, raw []byte) {
+		d.OnDecodeError = func(key Key, err error, raw []byte) {
 			report(&DecodeError{Resource: resource, Key: key, Err: err, Raw: raw})
 		}
 	}
-	r.source = fetch.NewSource(fetch.Config{
+	source := fetch.NewSource(fetch.Config{
 		Client:        client.http,
-		Path:          resource.path(r.decoder.Namespace),
+		Path:          resource.path(d.Namespace),
 		Resource:      resource.GroupResource(),
 		LabelSelector: resource.LabelSelector,
 		FieldSelector: resource.FieldSelector,
@@ -135,139 +107,120 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		AcceptList:    own.AcceptList(),
 		Check:         own.Check,
 	})
-	r.absence = fetch.NewAbsence(r.source, resource.GroupVersionResource, len(resource.Namespaces) > 0)
-	r.warm = newWarmStart(client, resource, config, r.source, r.decoder, r.log)
-	r.out.batcher, _ = sink.(batcher[T])
-	if holder, ok := sink.(Holder[T]); ok {
-		r.decoder.Held = holder.Get
+	c := reflector.Config[T, Shard]{
+		Sink:       newOutlet(resource, d.Namespace, sink),
+		Source:     source,
+		Absence:    fetch.NewAbsence(source, resource.GroupVersionResource, len(resource.Namespaces) > 0),
+		Decoder:    d,
+		Shard:      rollout.NewAdoption(resource.Shard.clone(), Shard.equal, Shard.rest),
+		Asked:      Shard.asked,
+		PagedList:  config.PagedList,
+		PageSize:   config.PageSize,
+		TellAbsent: config.AbsentIsSynced,
+		OnFailure:  config.OnFailure,
+		Log:        config.logger().With("resource", resource.String()),
 	}
-	r.status.Namespace = r.decoder.Namespace
-	r.status.Since = time.Now()
+	if config.WarmStart.Storage != nil {
+		c.Saved = reflector.NewSaved(savedConfig(client, resource, config, c.Log), source, d)
+	}
+	r := &Reflector[T]{resource, reflector.New(c)}
+	d.Report = func(key Key, err error) {
+		r.loop.NoteDecodeError(key.String(), err, &DecodeError{Resource: resource, Key: key, Err: err})
+	}
 	return r, nil
+}
+
+// savedConfig describes the saved state of a reflector, but for what [reflector.NewSaved] adds.
+func savedConfig[T Object](client *Client, resource Resource, config Config[T], log *slog.Logger) saved.Config {
+	warm, server := config.WarmStart, *client.http.Base
+	server.User = nil // saved states and logs have no credentials
+	return saved.Config{
+		Storage: warm.Storage,
+		MaxAge:  warm.maxAge(),
+		Identity: saved.Identity{
+			Server:        server.String(),
+			CA:            client.cluster.CA(),
+			Resource:      resource.GroupVersionResource,
+			LabelSelector: resource.LabelSelector,
+			FieldSelector: resource.FieldSelector,
+			ManagedFields: config.KeepManagedFields,
+			Transform:     config.Transform != nil,
+			Filter:        config.Filter != nil,
+			Revision:      warm.Revision,
+		},
+		Client:  client.http,
+		Cluster: client.cluster,
+		Share:   config.Share,
+		Log:     log,
+	}
+}
+
+// Run lists and watches until ctx ends or the sink fails. It returns the cause of ctx or the error of the sink. No
+// other failure ends it. Every goroutine that it started has ended when it returns. A later Run resumes where this one
+// ended. Two calls of Run must not overlap.
+//
+// In profiles, its goroutines have the label "informer" with the resource.
+func (r *Reflector[T]) Run(ctx context.Context) (err error) {
+	pprof.Do(ctx, pprof.Labels("informer", r.resource.String()), func(ctx context.Context) { err = r.loop.Run(ctx) })
+	return err
 }
 
 // Status returns the present status of the reflector.
 func (r *Reflector[T]) Status() ReflectorStatus {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.status
-	traffic := r.source.Traffic()
-	s.Traffic = ReflectorTraffic{traffic.Lists, traffic.Watches, r.listsBy.counts(), r.watchesBy.counts(), traffic.Bytes,
-		traffic.Events, traffic.AuditID}
-	s.Read = int(r.read.Load())
-	s.OutsideShard = r.decoder.Outside()
-	s.WarmStart = r.warm.status()
-	var retryAt time.Time
-	s.Failures, retryAt = r.retries.Failures(time.Now())
-	switch s.State {
-	case ReflectorListing, ReflectorWatching:
-		s.Awaits = r.source.Awaits.Get().String()
-	case ReflectorBackoff, ReflectorAbsent:
-		s.Awaits, s.RetryAt = fetch.AwaitingRetry.String(), retryAt
-	}
+	s := reflectorStatus(r.loop.Status())
+	s.Namespace = r.loop.Decoder.Namespace
 	return s
 }
 
-func (r *Reflector[T]) update(change func(*ReflectorStatus)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.status)
-}
-
-// enter enters s, after the failure err or for the reason of r.state, and logs the change. While all is well, nothing
-// else is logged.
-func (r *Reflector[T]) enter(s ReflectorState, err error, more ...any) {
-	now := time.Now()
-	r.mu.Lock()
-	from, settled := r.status.State, r.settled
-	if s == from {
-		r.mu.Unlock()
-		return
-	}
-	r.status.State, r.status.Since = s, now
-	latest := r.status.Transitions
-	// copied, since a status may share latest
-	r.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]),
-		Transition{now, s, Reason(r.state.Why), err})
-	if s != ReflectorListing {
-		r.settled = s
-	}
-	r.mu.Unlock()
-	level := slog.LevelInfo
-	switch {
-	case s == ReflectorListing && (from == ReflectorBackoff || from == ReflectorAbsent),
-		s == ReflectorAbsent && settled == s:
-		level = slog.LevelDebug // one line for each try is enough, and none for a resource that stays absent
-	case s == ReflectorBackoff || s == ReflectorAbsent:
-		level = slog.LevelWarn
-	}
-	attrs := []any{"from", from.String()}
-	switch {
-	case err != nil:
-		attrs = append(attrs, "why", err)
-	case s != ReflectorIdle:
-		attrs = append(attrs, "why", Reason(r.state.Why).String())
-	}
-	r.log.Log(context.Background(), level, "reflector: "+s.String(), append(attrs, more...)...)
-}
-
-func (r *Reflector[T]) decodeError(f intake.Failure) *DecodeError {
-	return &DecodeError{Resource: r.resource, Key: f.Key, UID: f.UID, ResourceVersion: f.Version, Err: f.Err}
-}
-
-// noteDecodeError logs and counts an object that cannot be decoded.
-func (r *Reflector[T]) noteDecodeError(key Key, err error) {
-	r.log.Error("an object cannot be decoded", "key", key.String(), "err", err)
-	failed := r.decodeError(intake.Failure{Key: key, Err: err})
-	r.update(func(s *ReflectorStatus) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
-}
-
-// count counts a list or a watch by its reason.
-func (r *Reflector[T]) count(by *byReason) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	by[r.state.Why]++
-}
-
-// outlet puts the deltas of a reflector into its sink. It is for one goroutine.
+// outlet is the [reflector.Sink] that passes deltas to a [Sink].
 type outlet[T Object] struct {
+	resource  Resource
+	namespace string
 	sink      Sink[T]
 	batcher   batcher[T]  // sink as a batcher; nil if it is none
 	undecoded undecodable // as of the last delta
-	listed    bool        // the sink has had a list
 }
 
-// errSink wraps an error of the sink, which ends the reflector.
-type errSink struct{ error }
+func newOutlet[T Object](resource Resource, namespace string, sink Sink[T]) *outlet[T] {
+	o := &outlet[T]{resource: resource, namespace: namespace, sink: sink}
+	o.batcher, _ = sink.(batcher[T])
+	return o
+}
 
-func (e errSink) Unwrap() error { return e.error }
-
-// put puts d into the sink. The caller must call flush later.
-func (o *outlet[T]) put(ctx context.Context, d Delta[T]) error {
-	put := o.sink.Put
+// Put implements reflector.Sink.
+func (o *outlet[T]) Put(ctx context.Context, from reflector.Delta[T, Shard]) (err error) {
+	d := Delta[T]{
+		Type:            DeltaType(from.Type),
+		Object:          from.Object,
+		Key:             from.Key,
+		Items:           from.Items,
+		Restored:        from.Restored,
+		Namespace:       o.namespace,
+		ResourceVersion: from.Version,
+		from:            from.From,
+	}
+	for _, f := range from.Undecoded {
+		d.Undecoded = append(d.Undecoded,
+			&DecodeError{Resource: o.resource, Key: f.Key, UID: f.UID, ResourceVersion: f.Version, Err: f.Err})
+	}
 	if o.batcher != nil && d.Type != Replaced {
-		put = o.batcher.queue
+		err = o.batcher.queue(ctx, d)
+	} else {
+		err = o.sink.Put(ctx, d)
 	}
-	if err := put(ctx, d); err != nil {
-		return errSink{err}
+	if err == nil {
+		o.undecoded = d.undecoded(o.undecoded)
 	}
-	return nil
+	return err
 }
 
-// note records which objects cannot be decoded as of d. It reports whether that has changed.
-func (o *outlet[T]) note(d *Delta[T]) bool {
-	before := o.undecoded
-	o.undecoded = d.undecoded(before)
-	return o.undecoded.Set != before.Set
-}
-
-// flush flushes the sink, if it is a batcher.
-func (o *outlet[T]) flush() error {
+// Flush implements reflector.Sink.
+func (o *outlet[T]) Flush() error {
 	if o.batcher == nil {
 		return nil
 	}
-	if err := o.batcher.flush(); err != nil {
-		return errSink{err}
-	}
-	return nil
+	return o.batcher.flush()
 }
+
+// Stale implements reflector.Sink.
+func (o *outlet[T]) Stale() int { return o.undecoded.Len() }

@@ -1,8 +1,10 @@
 package informer
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/reflector"
 )
 
 // ReflectorState is what a [Reflector] is doing.
@@ -39,21 +41,7 @@ const (
 )
 
 // String returns the name of the state, such as "Listing".
-func (s ReflectorState) String() string {
-	switch s {
-	case ReflectorIdle:
-		return "Idle"
-	case ReflectorListing:
-		return "Listing"
-	case ReflectorWatching:
-		return "Watching"
-	case ReflectorBackoff:
-		return "Backoff"
-	case ReflectorAbsent:
-		return "Absent"
-	}
-	return fmt.Sprintf("ReflectorState(%d)", uint8(s))
-}
+func (s ReflectorState) String() string { return reflector.State(s).String() }
 
 // ReflectorStatus is the status of a [Reflector].
 type ReflectorStatus struct {
@@ -73,7 +61,7 @@ type ReflectorStatus struct {
 	Awaits string
 	// RetryAt is the time of the next try in the states ReflectorBackoff and ReflectorAbsent. Zero in other states.
 	RetryAt time.Time
-	// Transitions are the latest states that the reflector entered, the oldest first, at most 16. Do not change them.
+	// Transitions are the latest states that the reflector entered, the oldest first, at most 16.
 	Transitions []Transition
 	// LastError is the last failure. Nil means that there was none. A success does not clear it. A [*DecodeError] in it
 	// has no Raw.
@@ -164,9 +152,6 @@ type Transition struct {
 	Err error
 }
 
-// maxTransitions is the number of transitions in a status.
-const maxTransitions = 16
-
 // Reason is why a [Reflector] lists or watches.
 type Reason uint8
 
@@ -195,30 +180,45 @@ const (
 	ReasonWarmStart
 	// ReasonAudit: an audit found that the store differs from the server; see Informer.Audit.
 	ReasonAudit
-
-	reasons = iota
 )
 
 // String returns the name of the reason in lower case, such as "expired".
-func (r Reason) String() string {
-	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
-		"shard", "warm start", "audit"}
-	if int(r) < len(names) {
-		return names[r]
+func (r Reason) String() string { return fetch.Reason(r).String() }
+
+// reflectorStatus returns s as a ReflectorStatus, without its namespace.
+func reflectorStatus(s reflector.Status) ReflectorStatus {
+	to := ReflectorStatus{
+		State:               ReflectorState(s.State),
+		Since:               s.Since,
+		Awaits:              s.Awaits,
+		RetryAt:             s.RetryAt,
+		LastError:           s.LastError,
+		LastErrorTime:       s.LastErrorTime,
+		ResourceVersion:     s.ResourceVersion,
+		ResourceVersionTime: s.ResourceVersionTime,
+		WatchOpen:           s.WatchOpen,
+		NoWatchSince:        s.NoWatchSince,
+		Traffic: ReflectorTraffic{s.Requests.Lists, s.Requests.Watches, reasons(s.Requests.ListsBy),
+			reasons(s.Requests.WatchesBy), s.Requests.Bytes, s.Requests.Events, s.Requests.AuditID},
+		Restored:     s.Restored,
+		Failures:     s.Failures,
+		DecodeErrors: s.DecodeErrors,
+		Stale:        s.Stale,
+		OutsideShard: s.OutsideShard,
+		Read:         s.Read,
+		WarmStart:    WarmStartStatus(s.WarmStart),
 	}
-	return fmt.Sprintf("Reason(%d)", uint8(r))
+	for _, t := range s.Transitions {
+		to.Transitions = append(to.Transitions, Transition{t.Time, ReflectorState(t.State), Reason(t.Reason), t.Err})
+	}
+	return to
 }
 
-// byReason counts by reason.
-type byReason [reasons]int
-
-// counts returns the counts that are not zero.
-func (c byReason) counts() map[Reason]int {
-	counts := map[Reason]int{}
-	for reason, n := range c {
-		if n > 0 {
-			counts[Reason(reason)] = n
-		}
+// reasons returns counts by reason.
+func reasons(counts map[fetch.Reason]int) map[Reason]int {
+	to := make(map[Reason]int, len(counts))
+	for reason, n := range counts {
+		to[Reason(reason)] = n
 	}
-	return counts
+	return to
 }

@@ -21,7 +21,7 @@ func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
 			t.Errorf("%v of the engine shows as %v", reason, Reason(engine))
 		}
 	}
-	if len(pairs) != reasons {
-		t.Errorf("%d of %d reasons", len(pairs), reasons)
+	if len(pairs) != fetch.Reasons {
+		t.Errorf("%d of %d reasons", len(pairs), fetch.Reasons)
 	}
 }

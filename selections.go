@@ -103,15 +103,15 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 	m.done = s.members.Settle
 	err := m.reflect(s.client, s.packing, s.resumed)
 	for _, r := range m.reflectors {
-		r.decoder.Decoding, r.decoder.Calling = s.decoding, s.calling
-		r.decoder.Held = func(key Key) (T, bool) { // an object of several selections is decoded and held once
+		r.loop.Decoder.Decoding, r.loop.Decoder.Calling = s.decoding, s.calling
+		r.loop.Decoder.Held = func(key Key) (T, bool) { // an object of several selections is decoded and held once
 			if obj, ok := store.Get(key); ok {
 				return obj, true
 			}
 			return s.store.Get(key)
 		}
 		if highest := s.store.Snapshot().sources.Highest(); highest != "" {
-			r.state.List.Least = highest // an older list could have deleted objects
+			r.loop.ListSince(highest) // an older list could have deleted objects
 		}
 	}
 	return m, err
@@ -165,7 +165,7 @@ func (s *selections[T]) merge(m *member[T], before string, w *edit[T]) {
 		case change.New != none:
 			s.members.Entered(change.Old, change.New, w)
 		case change.Deleted:
-			moves := src.Data.list != nil && !src.Data.list.shard.Has(change.Last) // to another shard
+			moves := src.Data.list != nil && !src.Data.list.Shard.Has(change.Last) // to another shard
 			s.members.Left(change.Key, src.Version, change.Last, change.Final, moves, w)
 		}
 	}
@@ -189,7 +189,7 @@ func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version s
 			continue
 		}
 		has, r, shard := false, m.reflectors[0], m.latest().Shard
-		ids := r.decoder.Identities(asked(shard, false), func(Key, string, string) { has = true })
+		ids := r.loop.Decoder.Identities(shard.asked(), func(Key, string, string) { has = true })
 		source := newMetadataSource(s.client, m.resource, r, q.Key)
 		err = run.Apart(func() (err error) { // it calls Config.Filter
 			if version == "" {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/hashrange"
+	"github.com/typedinformer/informer/internal/intake"
 )
 
 // Shard is a part of a collection: the objects with a hash in one of some ranges, as KEP-5866 (sharded list and watch)
@@ -66,6 +67,15 @@ func (s Shard) hasHash(h uint64) bool { return hashrange.Has(s.Ranges, h) }
 //
 // It is empty for the whole collection.
 func (s Shard) String() string { return hashrange.Selector(hashrange.Field(s.Field), s.Ranges) }
+
+// asked returns how to treat the objects in the response to a request for s.
+func (s Shard) asked() intake.Asked {
+	a := intake.Asked{ByNamespace: s.Field == ShardByNamespace}
+	if len(s.Ranges) > 0 {
+		a.Shard = s.hasHash
+	}
+	return a
+}
 
 // validate names the field that is wrong.
 func (s Shard) validate() error {

@@ -105,7 +105,7 @@ func (i *Informer[T]) await(w written.Write) work.Await {
 func (s *Snapshot[T]) inShard(obj written.Object) bool {
 	for _, src := range s.sources {
 		if src.Data.list != nil && (src.Namespace == "" || src.Namespace == obj.GetNamespace()) {
-			return src.Data.list.shard.Has(obj)
+			return src.Data.list.Shard.Has(obj)
 		}
 	}
 	return true
@@ -168,13 +168,17 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 
 // HasCondition returns a function for [Informer.Await]. It returns true for an object that has a condition of that type
 // with that status in status.conditions: ("Ready", "True") of a Pod or a Node, ("Available", "True") of a Deployment,
-// ("Established", "True") of a CustomResourceDefinition. A condition whose observedGeneration, or else that of the
+// ("Established", "True") of a CustomResourceDefinition. Both may be strings or constants of the API:
+//
+//	ready := informer.HasCondition[*corev1.Pod](corev1.PodReady, corev1.ConditionTrue)
+//
+// A condition whose observedGeneration, or else that of the
 // status, differs from metadata.generation belongs to an older spec and does not count. T must be
 // *unstructured.Unstructured or have these fields under the names that the Go types of the API use; otherwise the
 // function returns false.
-func HasCondition[T Object](conditionType, status string) func(obj T) bool {
+func HasCondition[T Object, C, S ~string](conditionType C, status S) func(obj T) bool {
 	return func(obj T) bool {
 		var none T
-		return obj != none && condition.Has(obj, conditionType, status)
+		return obj != none && condition.Has(obj, string(conditionType), string(status))
 	}
 }

@@ -81,7 +81,7 @@ func isWhole(t reflect.Type) error {
 	switch {
 	case !t.Implements(reflect.TypeFor[interface{ DeepCopyObject() runtime.Object }]()):
 		missing = "the method DeepCopyObject() runtime.Object"
-		remedy = "have controller-gen or deepcopy-gen generate it (marker +kubebuilder:object:root=true, or " +
+		remedy = "run codegen with -deepcopy, or have controller-gen or deepcopy-gen generate it (marker +kubebuilder:object:root=true, or " +
 			"+k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object)"
 	case !t.Implements(reflect.TypeFor[runtime.Object]()):
 		missing = "the method GetObjectKind() schema.ObjectKind"

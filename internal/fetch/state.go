@@ -52,7 +52,19 @@ const (
 	ReasonShard
 	ReasonWarmStart
 	ReasonAudit
+
+	Reasons = iota // their number
 )
+
+// String returns the name of the reason in lower case, such as "expired".
+func (r Reason) String() string {
+	names := [Reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
+		"shard", "warm start", "audit"}
+	if int(r) < len(names) {
+		return names[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
 
 // Wait says how to wait after a failure.
 type Wait uint8

@@ -3,8 +3,10 @@ package work
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Sources has the sources of a controller that are not known to be synced. The zero value has none. All methods are
@@ -90,6 +92,24 @@ func (s *Sources) Wait(ctx context.Context) error {
 		s.unsynced = slices.DeleteFunc(s.unsynced, func(other *Source) bool { return other == first })
 		s.mu.Unlock()
 	}
+}
+
+// longWait is the time after which WaitLong calls slow.
+const longWait = 10 * time.Second
+
+var errLongWait = fmt.Errorf("not after %v", longWait)
+
+// WaitLong is like Wait, and calls slow once if that takes long, with what is missing and why. The reason may be that
+// nobody runs the informers.
+func (s *Sources) WaitLong(ctx context.Context, slow func(why error)) error {
+	first, end := context.WithTimeoutCause(ctx, longWait, errLongWait)
+	err := s.Wait(first)
+	end()
+	if errors.Is(err, errLongWait) {
+		slow(err)
+		return s.Wait(ctx)
+	}
+	return err
 }
 
 // Failed returns the error of a source that ended before it synced, or nil if there is none.

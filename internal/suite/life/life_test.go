@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"runtime"
@@ -190,6 +191,62 @@ func (h bodyHook) Read(b []byte) (int, error) {
 func (h bodyHook) Close() error {
 	h.do()
 	return h.ReadCloser.Close()
+}
+
+// A controller whose informers do not run says so after 10 seconds, once.
+// Guarantees: L4
+func TestControllerSaysWhatItWaitsFor(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		log := &lockedLog{}
+		ctl := &informer.Controller[informer.Key]{
+			Reconcile: func(context.Context, informer.Key) (informer.Result, error) { return informer.Result{}, nil },
+			Logger:    slog.New(slog.NewTextHandler(log, nil)),
+		}
+		inf := w.QuietInformer()
+		ctl.Watch(informer.EnqueueObject(inf))
+		ctx, stop := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ctl.Run(ctx) }()
+		for _, step := range []struct {
+			after time.Duration
+			lines int
+		}{{9 * time.Second, 0}, {2 * time.Second, 1}, {time.Hour, 1}} {
+			time.Sleep(step.after)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "\n"); n != step.lines {
+				w.Fatalf("%d lines after %v more, want %d: %s", n, step.after, step.lines, log)
+			}
+		}
+		if !strings.Contains(log.String(), informer.ErrNotStarted.Error()) || !strings.Contains(log.String(), "pods") {
+			w.Errorf("log: %s", log)
+		}
+		world.Start(w.T, inf)
+		if err := ctl.WaitSynced(w.Context()); err != nil {
+			w.Error(err)
+		}
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			w.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// lockedLog is a log that a test reads between writes.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // Guarantees: L4

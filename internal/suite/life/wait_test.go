@@ -191,7 +191,7 @@ func TestWaitForSeveralNamespaces(t *testing.T) {
 
 // A condition holds for no object that does not exist.
 func TestHasCondition(t *testing.T) {
-	ready := informer.HasCondition[*corev1.Pod]("Ready", "True")
+	ready := informer.HasCondition[*corev1.Pod](corev1.PodReady, "True")
 	pod := world.NewPod("ns", "a")
 	if ready(nil) || ready(pod) {
 		t.Error("a pod without conditions is ready")

@@ -1,0 +1,65 @@
+package reflector
+
+import (
+	"context"
+	"time"
+
+	"github.com/typedinformer/informer/internal/intake"
+)
+
+// Sink takes what a [Loop] reads. Only the goroutine of the loop calls its methods.
+type Sink[T intake.Object, S any] interface {
+	// Put takes d, and waits while the sink has no room. It may defer the processing of d until Flush, unless d is a
+	// Replaced.
+	Put(ctx context.Context, d Delta[T, S]) error
+	// Flush ends a batch of deltas.
+	Flush() error
+	// Stale returns the number of objects that could not be decoded, as of the last delta.
+	Stale() int
+}
+
+// Delta is one change of the collection, of shards S; see informer.Delta.
+type Delta[T intake.Object, S any] struct {
+	Type      DeltaType
+	Object    T
+	Key       intake.Key
+	Items     []T
+	Undecoded []intake.Failure
+	Restored  bool
+	Version   string     // the resource version
+	From      *Origin[S] // nil if the delta needs none
+}
+
+// DeltaType is the kind of a [Delta]. The values are those of informer.DeltaType.
+type DeltaType uint8
+
+// The types of deltas; see informer.DeltaType.
+const (
+	Upserted DeltaType = iota + 1
+	Removed
+	Replaced
+	Bookmarked
+)
+
+// Origin describes where a Replaced comes from, and the delta that ends a warm start.
+type Origin[S any] struct {
+	Kind   OriginKind
+	Shard  S         // the store removes objects outside it
+	Change uint64    // the number of the change to Shard
+	Listed time.Time // when the list of a Replaced began
+}
+
+// OriginKind says what the store has after a delta with an origin.
+type OriginKind uint8
+
+const (
+	// WholeShard means the objects of the shard, as of the delta's version.
+	WholeShard OriginKind = iota
+	// RestOfShard is like WholeShard, but the Replaced has only the added objects, and the version stays.
+	RestOfShard
+	// OlderState means the objects of a saved state. The server has reached a later version.
+	OlderState
+	// CaughtUp means, after OlderState, every change up to the version that the server had then. The delta is not a
+	// Replaced.
+	CaughtUp
+)

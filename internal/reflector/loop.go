@@ -1,0 +1,69 @@
+// Package reflector reads one collection, or one namespace of it, by list and watch. Its Loop lists, watches, moves to
+// another shard, starts warm from a saved state, and waits after failures. It passes deltas to a sink.
+package reflector
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/rollout"
+	"github.com/typedinformer/informer/internal/saved"
+)
+
+// Config describes a [Loop] of objects T, in shards S.
+type Config[T intake.Object, S fmt.Stringer] struct {
+	Sink    Sink[T, S]
+	Source  *fetch.Source
+	Absence fetch.Absence
+	Decoder *intake.Decoder[T]
+
+	Shard *rollout.Adoption[S]
+	Asked func(S) intake.Asked // how to treat the objects in the response to a request for a shard
+	Saved *saved.State         // nil for no warm start
+
+	PagedList  bool // lists without streaming
+	PageSize   int
+	TellAbsent bool // the sink gets an empty first list if the resource is absent then
+
+	OnFailure func(error)              // a function of the user; nil for none
+	Resumed   func(away time.Duration) // called when a watch resumes after a failure; nil for none
+	Log       *slog.Logger
+}
+
+// Loop lists and watches; see informer.Reflector. Only the goroutine in Run, or one that it waits for, uses its fields.
+// Before Run, others may change them.
+type Loop[T intake.Object, S fmt.Stringer] struct {
+	Config[T, S]
+	warm     warmStart[T, S]
+	read     atomic.Int64 // objects read of the current list, or of the last one
+	retries  fetch.Retries
+	state    fetch.State
+	listed   bool  // the sink has had a list
+	stale    int   // the number of objects that could not be decoded, as of the last delta
+	received bool  // a resource version since the last flush
+	outside  int64 // how many objects outside the shard the server had sent when the last list of the whole shard began
+
+	mu        sync.Mutex // protects the fields below
+	status    Status
+	settled   State // the last state other than Listing
+	listsBy   byReason
+	watchesBy byReason
+}
+
+// New returns a loop before its first Run. Config.Decoder must have all objects of Config.Source.
+func New[T intake.Object, S fmt.Stringer](c Config[T, S]) *Loop[T, S] {
+	return &Loop[T, S]{
+		Config: c,
+		warm:   warmStart[T, S]{state: c.Saved, log: c.Log},
+		state:  fetch.Start(!c.TellAbsent),
+		status: Status{Since: time.Now()},
+	}
+}
+
+// ListSince makes the first list have every change up to version.
+func (l *Loop[T, S]) ListSince(version string) { l.state.List.Least = version }

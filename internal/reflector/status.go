@@ -1,0 +1,158 @@
+package reflector
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/saved"
+)
+
+// State is what a [Loop] is doing. The values are those of informer.ReflectorState.
+type State uint8
+
+// The states; see informer.ReflectorState.
+const (
+	Idle State = iota
+	Listing
+	Watching
+	Backoff
+	Absent
+)
+
+// String returns the name of the state, such as "Listing".
+func (s State) String() string {
+	return [...]string{"Idle", "Listing", "Watching", "Backoff", "Absent"}[s]
+}
+
+// Status is the status of a [Loop]; see informer.ReflectorStatus.
+type Status struct {
+	State               State
+	Since               time.Time
+	Awaits              string
+	RetryAt             time.Time
+	Transitions         []Transition
+	LastError           error
+	LastErrorTime       time.Time
+	ResourceVersion     string
+	ResourceVersionTime time.Time
+	WatchOpen           bool
+	NoWatchSince        time.Time
+	Requests            Requests
+	Restored            int
+	Failures            int
+	DecodeErrors        int
+	Stale               int
+	OutsideShard        int64
+	Read                int
+	WarmStart           saved.Status
+}
+
+// Requests counts requests, and lists and watches by reason.
+type Requests struct {
+	fetch.Traffic
+	ListsBy, WatchesBy map[fetch.Reason]int
+}
+
+// Transition is a change of the state of a [Loop]; see informer.Transition.
+type Transition struct {
+	Time   time.Time
+	State  State
+	Reason fetch.Reason
+	Err    error
+}
+
+// maxTransitions is the number of transitions in a status.
+const maxTransitions = 16
+
+// byReason counts by reason.
+type byReason [fetch.Reasons]int
+
+// counts returns the counts that are not zero.
+func (c byReason) counts() map[fetch.Reason]int {
+	counts := map[fetch.Reason]int{}
+	for reason, n := range c {
+		if n > 0 {
+			counts[fetch.Reason(reason)] = n
+		}
+	}
+	return counts
+}
+
+// Status returns the present status. Any goroutine may call it.
+func (l *Loop[T, S]) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.status
+	s.Requests = Requests{l.Source.Traffic(), l.listsBy.counts(), l.watchesBy.counts()}
+	s.Read = int(l.read.Load())
+	s.OutsideShard = l.Decoder.Outside()
+	s.WarmStart = l.warm.status()
+	var retryAt time.Time
+	s.Failures, retryAt = l.retries.Failures(time.Now())
+	switch s.State {
+	case Listing, Watching:
+		s.Awaits = l.Source.Awaits.Get().String()
+	case Backoff, Absent:
+		s.Awaits, s.RetryAt = fetch.AwaitingRetry.String(), retryAt
+	}
+	return s
+}
+
+func (l *Loop[T, S]) update(change func(*Status)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.status)
+}
+
+// count counts a list or a watch by its reason.
+func (l *Loop[T, S]) count(by *byReason) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	by[l.state.Why]++
+}
+
+// enter enters s, after the failure err or for the reason of l.state, and logs the change. While all is well, nothing
+// else is logged.
+func (l *Loop[T, S]) enter(s State, err error, more ...any) {
+	now := time.Now()
+	l.mu.Lock()
+	from, settled := l.status.State, l.settled
+	if s == from {
+		l.mu.Unlock()
+		return
+	}
+	l.status.State, l.status.Since = s, now
+	latest := l.status.Transitions
+	// copied, since a status may share latest
+	l.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]),
+		Transition{now, s, l.state.Why, err})
+	if s != Listing {
+		l.settled = s
+	}
+	l.mu.Unlock()
+	level := slog.LevelInfo
+	switch {
+	case s == Listing && (from == Backoff || from == Absent), s == Absent && settled == s:
+		level = slog.LevelDebug // one line for each try is enough, and none for a resource that stays absent
+	case s == Backoff || s == Absent:
+		level = slog.LevelWarn
+	}
+	attrs := []any{"from", from.String()}
+	switch {
+	case err != nil:
+		attrs = append(attrs, "why", err)
+	case s != Idle:
+		attrs = append(attrs, "why", l.state.Why.String())
+	}
+	l.Log.Log(context.Background(), level, "reflector: "+s.String(), append(attrs, more...)...)
+}
+
+// NoteDecodeError logs and counts an object that cannot be decoded because of failed. The key is not longer than a log
+// should show.
+func (l *Loop[T, S]) NoteDecodeError(key string, why, failed error) {
+	l.Log.Error("an object cannot be decoded", "key", key, "err", why)
+	l.update(func(s *Status) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
+}

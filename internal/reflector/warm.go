@@ -1,0 +1,98 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/saved"
+)
+
+// NewSaved returns the saved state that c describes, of the objects that d decodes from source.
+func NewSaved[T intake.Object](c saved.Config, source *fetch.Source, d *intake.Decoder[T]) *saved.State {
+	c.Source, c.Decoders, c.Packing = savedSource{source}, d.Pool, savedPacking[T]{d.Packing}
+	c.Identity.Namespace = d.Namespace
+	c.Identity.SetType(d.Pool.Type())
+	return saved.New(c)
+}
+
+// warmStart is the start of a loop with the objects of a saved state, before its first list. It is for the goroutine of
+// the loop, except status.
+type warmStart[T intake.Object, S fmt.Stringer] struct {
+	state *saved.State // nil for none
+	ended bool         // the sink has the saved objects, or the loop lists
+	log   *slog.Logger
+}
+
+// pending reports whether to call load before a list.
+func (w *warmStart[T, S]) pending() bool { return w.state != nil && !w.ended }
+
+// load returns the objects of the saved state as a Replaced from the origin from, and the resource version that the
+// server has now, or "" if that is the version of the objects. It returns nil if the loop has to list, and an error if
+// it should try again.
+func (w *warmStart[T, S]) load(ctx context.Context, from *Origin[S]) (d *Delta[T, S], current string, err error) {
+	var items []T
+	l, err := w.state.Load(ctx, from.Shard.String(), func(obj saved.Object) { items = append(items, obj.(T)) })
+	if cold := (saved.Cold{}); errors.As(err, &cold) {
+		w.list(cold.Why)
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if from.Listed = l.Listed; l.Current != l.Version {
+		from.Kind, current = OlderState, l.Current
+	}
+	return &Delta[T, S]{Type: Replaced, Items: items, Version: l.Version, From: from}, current, nil
+}
+
+// loaded records that the sink has the objects.
+func (w *warmStart[T, S]) loaded() {
+	w.ended = true
+	s := w.state.Status()
+	w.log.Info("a saved state was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge,
+		"resourceVersion", s.LoadedVersion, "took", s.LoadTime)
+}
+
+// list records why the loop lists instead of loading a saved state.
+func (w *warmStart[T, S]) list(why error) {
+	w.ended = true
+	w.state.GiveUp(why)
+}
+
+// caughtUp records that the sink has every change that the server had after the load, or that the loop lists.
+func (w *warmStart[T, S]) caughtUp() { w.state.CaughtUp() }
+
+// status returns the present status.
+func (w *warmStart[T, S]) status() saved.Status {
+	if w.state == nil {
+		return saved.Status{}
+	}
+	return w.state.Status()
+}
+
+// savedSource is the collection of a loop for a [saved.State].
+type savedSource struct{ *fetch.Source }
+
+// Loading implements saved.Source.
+func (s savedSource) Loading() { s.Awaits.Set(fetch.AwaitingWarmStart) }
+
+// savedPacking is a packing for a [saved.State].
+type savedPacking[T intake.Object] struct{ of intake.Packing[T] }
+
+// Encoded implements saved.Packing.
+func (p savedPacking[T]) Encoded(obj saved.Object, buf []byte) (e decode.Encoded, ok bool, err error) {
+	return p.of.Encoded(obj.(T), buf)
+}
+
+// Whole implements saved.Packing.
+func (p savedPacking[T]) Whole(obj saved.Object) any { return p.of.Whole(obj.(T)) }
+
+// Restored implements saved.Packing.
+func (p savedPacking[T]) Restored(e decode.Encoded, obj any) saved.Object {
+	return p.of.Restored(e, obj)
+}
