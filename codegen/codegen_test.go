@@ -82,7 +82,7 @@ func (g golden) expected(t *testing.T) map[string]string {
 
 // accept makes the output the expected one.
 func (g golden) accept(t *testing.T, got map[string][]byte, notes, failed string) {
-	if err := outputDir(filepath.Join(g.dir, "out")).write(got); err != nil {
+	if _, err := outputDir(filepath.Join(g.dir, "out")).write(got); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"notes": notes, "error": failed} {

@@ -101,7 +101,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		}
 		return nil
 	})
-	flags.Func("crd", "`file` or pattern of files with CustomResourceDefinitions, whose Go types are declared too; can be repeated, or followed by more files", func(text string) error {
+	flags.Func("crd", "`file`, folder, or pattern of files with CustomResourceDefinitions, whose Go types are declared too; can be repeated, or followed by more files", func(text string) error {
 		o.crds = append(o.crds, text)
 		return nil
 	})
@@ -137,7 +137,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		if strings.HasPrefix(arg, "-") {
 			return o, fmt.Errorf("%s follows a package or file: flags come first", arg)
 		}
-		if ext := path.Ext(arg); len(o.crds) > 0 && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
+		if len(o.crds) > 0 && slices.Contains(definitionExts, path.Ext(arg)) {
 			o.crds = append(o.crds, arg) // the shell has expanded a pattern
 		} else {
 			o.patterns = append(o.patterns, arg)
@@ -182,7 +182,11 @@ func run(args []string, out, log io.Writer) error {
 	if o.check {
 		return dir.check(files, copies...)
 	}
-	return dir.write(files, copies...)
+	removed, err := dir.write(files, copies...)
+	for _, name := range removed {
+		fmt.Fprintf(log, "codegen: removed %s, which an earlier run wrote\n", name)
+	}
+	return err
 }
 
 // copies returns the names of the files, below the output directory, that an earlier run with -deepcopy may have
@@ -196,6 +200,20 @@ func (o *options) copies() (names []string, err error) {
 		names = append(names, name)
 	}
 	return names, nil
+}
+
+// findCopies returns an error if an earlier run wrote deep copies, which this one would leave as they are.
+func (o *options) findCopies(dirs []string) error {
+	if len(o.fields) > 0 || o.factory.clientset != "" || o.factory.listers != "" {
+		return nil // another run writes them
+	}
+	for _, dir := range dirs {
+		file := filepath.Join(dir, copiesFile)
+		if text, err := os.ReadFile(file); err == nil && isGenerated(text) {
+			return fmt.Errorf("%s: a run with -deepcopy wrote this file: add -deepcopy to keep it up to date, or delete the file", file)
+		}
+	}
+	return nil
 }
 
 // generate returns all files, by their names below the output directory.
@@ -262,6 +280,8 @@ func (o *options) load() (apis []*api, err error) {
 		}
 		if o.deepCopy {
 			o.copied = source.dirs
+		} else if err := o.findCopies(source.dirs); err != nil {
+			return nil, err
 		}
 		switch {
 		case len(apis) == 0 && len(o.notes) > 0:

@@ -38,28 +38,29 @@ func (d outputDir) has(name string) bool {
 }
 
 // write writes the files that are new or differ. It removes files that an earlier run of codegen wrote and that are not
-// in files: those below d, and those that others names.
-func (d outputDir) write(files map[string][]byte, others ...string) error {
+// in files: those below d, and those that others names. It returns the paths of those.
+func (d outputDir) write(files map[string][]byte, others ...string) (removed []string, err error) {
 	stale, err := d.stale(files, others...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range slices.Concat(stale.missing, stale.differ, stale.left) {
 		text, ok := files[name]
 		if !ok {
 			if err := os.Remove(d.path(name)); err != nil {
-				return err
+				return removed, err
 			}
+			removed = append(removed, d.path(name))
 			continue
 		}
 		if err := os.MkdirAll(filepath.Dir(d.path(name)), 0o755); err != nil {
-			return err
+			return removed, err
 		}
 		if err := os.WriteFile(d.path(name), d.dated(name, text), 0o644); err != nil {
-			return err
+			return removed, err
 		}
 	}
-	return nil
+	return removed, nil
 }
 
 // check returns an error that names the files that write would change.
@@ -83,7 +84,11 @@ func (d outputDir) check(files map[string][]byte, others ...string) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(append(lines, "run codegen with the same flags, but without -check"), "\n"))
+	lines = append(lines, "run codegen with the same flags, but without -check")
+	if len(stale.left) > 0 {
+		lines = append(lines, "that removes what is no longer generated: to keep it, add the flag that wrote it, such as -apply")
+	}
+	return errors.New(strings.Join(lines, "\n"))
 }
 
 // staleFiles are the names of files that write would change.

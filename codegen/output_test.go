@@ -37,7 +37,7 @@ func TestOutputDir(t *testing.T) {
 	if dir.has("a/v1/informers.go") {
 		t.Error("check has written something")
 	}
-	if err := dir.write(files); err != nil {
+	if _, err := dir.write(files); err != nil {
 		t.Fatal(err)
 	}
 	stale(files, "")
@@ -47,7 +47,7 @@ func TestOutputDir(t *testing.T) {
 	write("c/v1/informers.go", "// Header\n\n"+generated) // of a deleted type
 	write("c/v1/expansion.go", "package v1\n\n// "+generatedBy+" is what others have.\n")
 	stale(files, "out of date: "+dir.path("a/v1/informers.go")+"\nno longer generated: "+dir.path("c/v1/informers.go"))
-	if err := dir.write(files); err != nil {
+	if _, err := dir.write(files); err != nil {
 		t.Fatal(err)
 	}
 	stale(files, "")
@@ -73,7 +73,7 @@ func TestOtherRunsFilesStay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := dir.write(map[string][]byte{"new.go": generated}); err != nil {
+	if _, err := dir.write(map[string][]byte{"new.go": generated}); err != nil {
 		t.Fatal(err)
 	}
 	if !dir.has("other/v1/old.go") || dir.has("mine/v1/old.go") || !dir.has("new.go") {
@@ -91,7 +91,10 @@ func TestHandWrittenFileStays(t *testing.T) {
 	generated := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
 	files := map[string][]byte{"informers.go": generated, "another.go": generated}
 	want := dir.path("informers.go") + " is not generated: move it away, or name another -output-dir"
-	for name, do := range map[string]func(map[string][]byte, ...string) error{"write": dir.write, "check": dir.check} {
+	for name, do := range map[string]func(map[string][]byte, ...string) error{"write": func(files map[string][]byte, others ...string) error {
+			_, err := dir.write(files, others...)
+			return err
+		}, "check": dir.check} {
 		if err := do(files); err == nil || err.Error() != want {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
@@ -108,12 +111,13 @@ func TestHandWrittenFileStays(t *testing.T) {
 func TestCheckTellsMissingFromStale(t *testing.T) {
 	dir := outputDir(t.TempDir())
 	text := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
-	if err := dir.write(map[string][]byte{"differs.go": append(text, "\n"...), "left.go": text}); err != nil {
+	if _, err := dir.write(map[string][]byte{"differs.go": append(text, "\n"...), "left.go": text}); err != nil {
 		t.Fatal(err)
 	}
 	err := dir.check(map[string][]byte{"differs.go": text, "missing.go": text})
 	want := "out of date: " + dir.path("differs.go") + "\nmissing: " + dir.path("missing.go") +
-		"\nno longer generated: " + dir.path("left.go") + "\nrun codegen with the same flags, but without -check"
+		"\nno longer generated: " + dir.path("left.go") + "\nrun codegen with the same flags, but without -check" +
+		"\nthat removes what is no longer generated: to keep it, add the flag that wrote it, such as -apply"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
@@ -124,7 +128,7 @@ func TestYearStays(t *testing.T) {
 	dir := outputDir(t.TempDir())
 	text := []byte("// Copyright YEAR Somebody.\n\n" + generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
 	files := map[string][]byte{"informers.go": text}
-	if err := dir.write(files); err != nil {
+	if _, err := dir.write(files); err != nil {
 		t.Fatal(err)
 	}
 	have, err := os.ReadFile(dir.path("informers.go"))

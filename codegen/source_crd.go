@@ -113,8 +113,8 @@ func (d *definition) check() error {
 	return errors.Join(errs...)
 }
 
-// load returns an api for each version of each group in the files. patterns are file names, or patterns of
-// [filepath.Glob].
+// load returns an api for each version of each group in the files. patterns are names of files or folders, or patterns
+// of [filepath.Glob].
 func (s *crdSource) load(patterns []string) ([]*api, error) {
 	var definitions []*definition
 	var errs []error
@@ -126,6 +126,9 @@ func (s *crdSource) load(patterns []string) ([]*api, error) {
 			errs = append(errs, fmt.Errorf("-crd %s: no file matches", pattern))
 		} else if len(files) == 0 {
 			files = []string{pattern} // reading it reports the error
+		}
+		if files, err = unfolded(files); err != nil {
+			errs = append(errs, err)
 		}
 		for _, file := range files {
 			found, err := readDefinitions(file)
@@ -237,6 +240,33 @@ func (s *crdSource) api(known *knownTypes, kinds []definedKind) (*api, error) {
 	}
 	return a, errs.err()
 }
+
+// unfolded returns files with the files of YAML and JSON in each folder of them in place of the folder.
+func unfolded(files []string) (all []string, err error) {
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || !info.IsDir() {
+			all = append(all, file) // reading it reports the error
+			continue
+		}
+		entries, err := os.ReadDir(file)
+		if err != nil {
+			return nil, err
+		}
+		found := false
+		for _, entry := range entries {
+			if ext := filepath.Ext(entry.Name()); !entry.IsDir() && slices.Contains(definitionExts, ext) {
+				all, found = append(all, filepath.Join(file, entry.Name())), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("-crd %s: the folder has no file that ends in %s", file, strings.Join(definitionExts, ", "))
+		}
+	}
+	return all, nil
+}
+
+// definitionExts are how the names of files with definitions end.
+var definitionExts = []string{".yaml", ".yml", ".json"}
 
 var documentEnd = regexp.MustCompile(`(?m)^---([ \t].*)?\r?$`)
 
