@@ -107,15 +107,18 @@ func (c *collection) serveApply(w http.ResponseWriter, r *http.Request, req Requ
 		}
 		return obj, c.named(obj, req)
 	}
-	obj, err := c.modify(req.key(), opts, func(old object) (object, error) {
-		live, err := c.toUnstructured(old)
-		if err != nil {
-			return old, err
+	code, obj, err := http.StatusOK, object(nil), error(nil)
+	for range createTries {
+		obj, err = c.modify(req.key(), opts, func(old object) (object, error) {
+			live, err := c.toUnstructured(old)
+			if err != nil {
+				return old, err
+			}
+			return merge(live)
+		})
+		if _, exists := c.cache.Get(req.key()); exists || opts.status || !apierrors.IsNotFound(err) {
+			break
 		}
-		return merge(live)
-	})
-	code := http.StatusOK
-	if apierrors.IsNotFound(err) && !opts.status {
 		fresh, _ := sameVersion{}.New(c.resource.GroupVersion().WithKind(c.resource.Kind))
 		live := fresh.(*unstructured.Unstructured)
 		live.SetName(req.Name)
@@ -124,9 +127,12 @@ func (c *collection) serveApply(w http.ResponseWriter, r *http.Request, req Requ
 			err = c.conflict(req.Name, fmt.Sprintf("uid mismatch: the provided object specified uid %s, and no existing object was found", obj.GetUID()))
 		}
 		if err == nil {
-			code = http.StatusCreated
 			obj.SetResourceVersion("") // as kube-apiserver does
 			obj, err = c.create(obj, opts)
+		}
+		if !apierrors.IsAlreadyExists(err) { // otherwise somebody else was first
+			code = http.StatusCreated
+			break
 		}
 	}
 	if err != nil {
@@ -135,6 +141,9 @@ func (c *collection) serveApply(w http.ResponseWriter, r *http.Request, req Requ
 	c.cache.WriteObject(w, r, code, obj)
 	return nil
 }
+
+// createTries is how often an apply tries to create an object that others create at the same time.
+const createTries = 5
 
 // track records the changes of a write in the managedFields of obj, if the object has been applied before.
 func (c *collection) track(old, obj object, opts writeOptions) (object, error) {

@@ -255,6 +255,34 @@ func TestApply(t *testing.T) {
 	}
 }
 
+func TestApply_OfWhatOthersCreate(t *testing.T) {
+	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, _ *informertest.Collection[*corev1.Pod]) {
+		var widgets *informertest.Collection[*unstructured.Unstructured]
+		object := func(color string) *unstructured.Unstructured {
+			return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+				"metadata": map[string]any{"namespace": "ns", "name": "w"}, "spec": map[string]any{color: true}}}
+		}
+		resource := widgetResource
+		first := true
+		resource.Hooks.Create = func(metav1.Object) error {
+			if first {
+				first = false
+				_, err := widgets.Create(object("red"))
+				return err
+			}
+			return nil
+		}
+		widgets = informertest.Register[*unstructured.Unstructured](server, resource)
+		client, err := dynamic.NewForConfig(server.Config())
+		must(t, err)
+		got, err := client.Resource(resource.GroupVersionResource).Namespace("ns").Apply(t.Context(), "w", object("blue"), metav1.ApplyOptions{FieldManager: "one"})
+		must(t, err)
+		if spec := fmt.Sprint(got.Object["spec"]); spec != "map[blue:true red:true]" {
+			t.Errorf("the spec is %s", spec)
+		}
+	})
+}
+
 func TestApply_CustomResource(t *testing.T) {
 	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, _ *informertest.Collection[*corev1.Pod]) {
 		ctx := t.Context()

@@ -341,6 +341,18 @@ func TestServiceAccountToken(t *testing.T) {
 		self, err := clientsetFor(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		must(t, err)
 		user := self.Status.UserInfo
+		secrets := informertest.Register[*corev1.Secret](server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")})
+		_, err = secrets.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}})
+		must(t, err)
+		token, err = request(authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: "s"}})
+		must(t, err)
+		ofSecret := rest.AnonymousClientConfig(server.Config())
+		ofSecret.BearerToken = token.Status.Token
+		self, err = clientsetFor(t, ofSecret).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		must(t, err)
+		if extra := self.Status.UserInfo.Extra; len(extra["authentication.kubernetes.io/pod-name"]) > 0 {
+			t.Errorf("a token for a Secret has %v", extra)
+		}
 		if got, want := fmt.Sprint(user.Username, " ", user.UID == string(account.UID), " ", user.Groups, " ", user.Extra["authentication.kubernetes.io/pod-name"]),
 			"system:serviceaccount:n:a true [system:serviceaccounts system:serviceaccounts:n system:authenticated] [p]"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

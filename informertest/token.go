@@ -59,7 +59,7 @@ func (c *collection) serveToken(w http.ResponseWriter, r *http.Request, req Requ
 	}
 	if c.server.users != nil && slices.Contains(request.Spec.Audiences, audience) {
 		c.server.users.add(request.Status.Token, credential{
-			user:    serviceAccountUser(account, bound),
+			user:    serviceAccountUser(request, account, bound),
 			expires: request.Status.ExpirationTimestamp.Time,
 		})
 	}
@@ -140,14 +140,14 @@ func (s *Server) boundTo(ref *authenticationv1.BoundObjectReference, namespace s
 	return obj, nil
 }
 
-// serviceAccountUser returns the user of a service account. bound may be nil.
-func serviceAccountUser(account, bound object) authenticationv1.UserInfo {
+// serviceAccountUser returns the user of a token for a service account. bound may be nil.
+func serviceAccountUser(request *authenticationv1.TokenRequest, account, bound object) authenticationv1.UserInfo {
 	user := authenticationv1.UserInfo{
 		Username: serviceAccount + account.GetNamespace() + ":" + account.GetName(),
 		UID:      string(account.GetUID()),
 		Groups:   []string{serviceAccounts, serviceAccounts + ":" + account.GetNamespace()},
 	}
-	if bound != nil && bound.GetNamespace() != "" { // a Pod or a Secret; only pods may look it up
+	if bound != nil && request.Spec.BoundObjectRef.Kind == "Pod" {
 		user.Extra = map[string]authenticationv1.ExtraValue{
 			"authentication.kubernetes.io/pod-name": {bound.GetName()},
 			"authentication.kubernetes.io/pod-uid":  {string(bound.GetUID())},

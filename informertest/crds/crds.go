@@ -127,6 +127,7 @@ func (d *Definitions) install(crd *apiextensionsv1.CustomResourceDefinition) err
 		crd.Status = *old.Status.DeepCopy()
 		crd.UID, crd.ResourceVersion, crd.Generation = old.UID, old.ResourceVersion, old.Generation
 		crd.CreationTimestamp, crd.DeletionTimestamp = old.CreationTimestamp, old.DeletionTimestamp
+		crd.DeletionGracePeriodSeconds, crd.Finalizers = old.DeletionGracePeriodSeconds, slices.Clone(old.Finalizers)
 	}
 	setDefaults(crd)
 	if errs := validate(crd, old, ""); len(errs) > 0 {

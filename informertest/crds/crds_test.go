@@ -426,6 +426,7 @@ func TestFinalizersOfObjectsKeepTheDefinition(t *testing.T) {
 		if len(list.Items) != 1 || list.Items[0].GetDeletionTimestamp() == nil {
 			t.Errorf("got %v, want a, which is being deleted", list.Items)
 		}
+		w.must(w.definitions.InstallCRDs("testdata/widgets.yaml")) // as a test does that reads its definitions again
 		_, err = w.in(widgets).Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		w.must(err)
 		if _, err := w.client.Resource(definitionResource).Get(t.Context(), "widgets.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
