@@ -45,9 +45,9 @@ func serve(objects int) error {
 			Annotations: map[string]string{"meta.helm.sh/release-name": k.Name, "meta.helm.sh/release-namespace": k.Namespace},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{".":{},"f:content":{}},"f:metadata":{"f:annotations":{".":{},` +
+				FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:content":{}},"f:metadata":{"f:annotations":{".":{},` +
 					`"f:meta.helm.sh/release-name":{},"f:meta.helm.sh/release-namespace":{}},"f:labels":{".":{},` +
-					`"f:app.kubernetes.io/managed-by":{},"f:app.kubernetes.io/name":{}}}}`)},
+					`"f:app.kubernetes.io/managed-by":{},"f:app.kubernetes.io/name":{}}}}`),
 			}},
 		}
 		content := make([]byte, size(random))
