@@ -92,9 +92,9 @@ func TestHandWrittenFileStays(t *testing.T) {
 	files := map[string][]byte{"informers.go": generated, "another.go": generated}
 	want := dir.path("informers.go") + " is not generated: move it away, or name another -output-dir"
 	for name, do := range map[string]func(map[string][]byte, ...string) error{"write": func(files map[string][]byte, others ...string) error {
-			_, err := dir.write(files, others...)
-			return err
-		}, "check": dir.check} {
+		_, err := dir.write(files, others...)
+		return err
+	}, "check": dir.check} {
 		if err := do(files); err == nil || err.Error() != want {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}

@@ -241,7 +241,7 @@ func (r restorable) stopped(while func()) {
 //
 // Guarantees: R6, R23
 func TestAuditFindsARestoredServer(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Config{})
+	c, err := startCluster(t.Context(), cluster.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ var auditPods = flag.Int("audit.pods", 2000, "number of pods of BenchmarkAudit")
 func BenchmarkAudit(b *testing.B) {
 	for _, gate := range []bool{true, false} {
 		b.Run(fmt.Sprintf("ListFromCacheSnapshot=%v", gate), func(b *testing.B) {
-			c, err := cluster.Start(b.Context(), cluster.Config{FeatureGates: map[string]bool{"ListFromCacheSnapshot": gate}})
+			c, err := startCluster(b.Context(), cluster.Config{FeatureGates: map[string]bool{"ListFromCacheSnapshot": gate}})
 			if err != nil {
 				b.Fatal(err)
 			}

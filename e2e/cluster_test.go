@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -34,6 +35,15 @@ import (
 // not run in parallel with others, and must restart it.
 var server *cluster.Cluster
 
+// kubernetesVersion is for docs/versions.md. The tests of what only the newest server has fail with an older one.
+var kubernetesVersion = flag.String("kubernetes", "", "the `version` of kube-apiserver, such as 1.35, if an older one")
+
+// startCluster starts a cluster of the version that is asked for.
+func startCluster(ctx context.Context, config cluster.Config) (*cluster.Cluster, error) {
+	config.Kubernetes = *kubernetesVersion
+	return cluster.Start(ctx, config)
+}
+
 func TestMain(m *testing.M) {
 	if config := os.Getenv(replicaEnv); config != "" { // a process of TestReplicas
 		if err := replicaMain(config); err != nil {
@@ -45,6 +55,7 @@ func TestMain(m *testing.M) {
 	if job := os.Getenv(warmEnv); job != "" {
 		os.Exit(runWarmJob(job))
 	}
+	flag.Parse()
 	os.Exit(runWithServer(m))
 }
 
@@ -52,7 +63,7 @@ func runWithServer(m *testing.M) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	var err error
-	if server, err = cluster.Start(ctx, cluster.Config{}); err != nil {
+	if server, err = startCluster(ctx, cluster.Config{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -46,7 +46,7 @@ const (
 func TestReplicas(t *testing.T) {
 	t.Run("gate off", func(t *testing.T) { testReplicas(t, server, false) })
 	t.Run("gate on", func(t *testing.T) {
-		gated, err := cluster.Start(t.Context(), cluster.Config{FeatureGates: map[string]bool{"ShardedListAndWatch": true}})
+		gated, err := startCluster(t.Context(), cluster.Config{FeatureGates: map[string]bool{"ShardedListAndWatch": true}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ import (
 // A kube-apiserver with the feature gate ShardedListAndWatch sends only the shard, one without it sends everything. The store is
 // the same: the shard that the rule of KEP-5866 gives. A change of the shard, and changes of objects, come through in both cases.
 func TestShards(t *testing.T) {
-	gated, err := cluster.Start(t.Context(), cluster.Config{FeatureGates: map[string]bool{"ShardedListAndWatch": true}})
+	gated, err := startCluster(t.Context(), cluster.Config{FeatureGates: map[string]bool{"ShardedListAndWatch": true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,21 +23,32 @@ type Binaries struct {
 //
 // Concurrent Builds are safe, since go build moves a finished program into place, but each compiles the parts that the
 // others have not finished yet.
-func Build(ctx context.Context) (Binaries, error) {
+func Build(ctx context.Context) (Binaries, error) { return BuildVersion(ctx, "") }
+
+// BuildVersion is [Build] with an older kube-apiserver, such as "1.35". The module e2e/apiserver has a file go.1.35.mod for
+// it. An empty version is that of go.mod.
+func BuildVersion(ctx context.Context, kubernetes string) (Binaries, error) {
 	root, err := moduleDir(ctx)
 	if err != nil {
 		return Binaries{}, err
 	}
-	bin := Binaries{
-		Etcd:          filepath.Join(root, ".bin", "etcd"),
-		KubeAPIServer: filepath.Join(root, ".bin", "kube-apiserver"),
+	apiserver := filepath.Join(root, "apiserver")
+	name, modFile := "kube-apiserver", filepath.Join(apiserver, "go.mod")
+	if kubernetes != "" {
+		name += "-" + kubernetes
+		modFile = filepath.Join(apiserver, "go."+kubernetes+".mod")
+		if _, err := os.Stat(modFile); err != nil {
+			return Binaries{}, fmt.Errorf("cluster: no module file for Kubernetes %q: %w", kubernetes, err)
+		}
 	}
-	err = goBuild(ctx, filepath.Join(root, "etcd"), bin.Etcd, "go.etcd.io/etcd/server/v3", "-s -w")
+	bin := Binaries{Etcd: filepath.Join(root, ".bin", "etcd"), KubeAPIServer: filepath.Join(root, ".bin", name)}
+
+	etcd := filepath.Join(root, "etcd")
+	err = goBuild(ctx, etcd, filepath.Join(etcd, "go.mod"), bin.Etcd, "go.etcd.io/etcd/server/v3", "-s -w")
 	if err != nil {
 		return Binaries{}, err
 	}
-	apiserver := filepath.Join(root, "apiserver")
-	version, err := goCommand(ctx, apiserver, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	version, err := goCommand(ctx, apiserver, "list", "-modfile", modFile, "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
 		return Binaries{}, err
 	}
@@ -45,7 +56,7 @@ func Build(ctx context.Context) (Binaries, error) {
 	if err != nil {
 		return Binaries{}, err
 	}
-	err = goBuild(ctx, apiserver, bin.KubeAPIServer, "k8s.io/kubernetes/cmd/kube-apiserver", ldflags)
+	err = goBuild(ctx, apiserver, modFile, bin.KubeAPIServer, "k8s.io/kubernetes/cmd/kube-apiserver", ldflags)
 	if err != nil {
 		return Binaries{}, err
 	}
@@ -74,8 +85,8 @@ func versionFlags(version string) (string, error) {
 		pkg, version, parts[0], parts[1]), nil
 }
 
-func goBuild(ctx context.Context, module, output, pkg, ldflags string) error {
-	_, err := goCommand(ctx, module, "build", "-o", output, "-ldflags", ldflags, pkg)
+func goBuild(ctx context.Context, dir, modFile, output, pkg, ldflags string) error {
+	_, err := goCommand(ctx, dir, "build", "-modfile", modFile, "-o", output, "-ldflags", ldflags, pkg)
 	return err
 }
 

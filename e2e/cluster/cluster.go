@@ -28,6 +28,10 @@ type Config struct {
 	// [Cluster.Stop] leaves it unchanged. Empty means a temporary one, which Stop removes.
 	Dir string
 
+	// Kubernetes is the version of an older kube-apiserver, such as "1.35": see [BuildVersion]. Empty means the version
+	// of the module e2e/apiserver.
+	Kubernetes string
+
 	// FeatureGates switches features of kube-apiserver on or off by name, such as ShardedListAndWatch. Nil means the
 	// defaults of its version.
 	FeatureGates map[string]bool
@@ -61,7 +65,7 @@ type Cluster struct {
 //
 // If a server does not become ready, the error has the end of its log, and nothing is left running.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	bin, err := Build(ctx)
+	bin, err := BuildVersion(ctx, config.Kubernetes)
 	if err != nil {
 		return nil, err
 	}
