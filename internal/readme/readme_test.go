@@ -47,6 +47,7 @@ var packages = map[string]string{
 	"clientinformers": "k8s.io/client-go/informers/core/v1",
 	"corev1informers": "github.com/typedinformer/informer/k8s/core/v1",
 
+	"apierrors":     "k8s.io/apimachinery/pkg/api/errors",
 	"metav1":        "k8s.io/apimachinery/pkg/apis/meta/v1",
 	"shopv1":        "github.com/typedinformer/informer/examples/crd/shop/v1",
 	"shopinformers": "github.com/typedinformer/informer/examples/crd/informers/shop/v1",
