@@ -40,12 +40,12 @@ func ExampleByObject() {
 
 func ExampleIndex() {
 	_ = func(ctx context.Context, mgr ctrl.Manager) error {
-		pods := mgr.GetCache()
-		byNode, err := crcache.NewIndex(ctx, pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+		cache := mgr.GetCache()
+		byNode, err := crcache.NewIndex(ctx, cache, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 		if err != nil {
 			return err
 		}
-		pod, err := crcache.Get[*corev1.Pod](ctx, pods, client.ObjectKey{Namespace: "default", Name: "web-0"})
+		pod, err := crcache.Get[*corev1.Pod](ctx, cache, client.ObjectKey{Namespace: "default", Name: "web-0"})
 		if err != nil {
 			return err
 		}
