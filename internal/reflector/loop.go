@@ -55,7 +55,7 @@ type Loop[T intake.Object, S fmt.Stringer] struct {
 	watchesBy byReason
 }
 
-// New returns a loop before its first Run. Config.Decoder must have all objects of Config.Source.
+// New returns a loop before its first Run. Config.Decoder decodes the objects of Config.Source.
 func New[T intake.Object, S fmt.Stringer](c Config[T, S]) *Loop[T, S] {
 	return &Loop[T, S]{
 		Config: c,

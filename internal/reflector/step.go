@@ -41,8 +41,8 @@ func (l *Loop[T, S]) origin(kind OriginKind, listed time.Time) *Origin[S] {
 	return &Origin[S]{kind, l.Shard.Value, l.Shard.Change, listed}
 }
 
-// startWarm enters the state Watching with the objects of a saved state. Without a usable one, it changes
-// nothing.
+// startWarm enters the state Watching with the objects of a saved state. Without a usable one, it
+// changes nothing.
 func (l *Loop[T, S]) startWarm(ctx context.Context) error {
 	d, until, err := l.warm.load(ctx, l.origin(WholeShard, time.Time{}))
 	if err != nil || d == nil {
