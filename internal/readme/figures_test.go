@@ -102,7 +102,7 @@ func (c command) check() error {
 			return fmt.Errorf("%q has no flag -%s", i.packages, name)
 		}
 	}
-	return errors.Join(i.matches("run", "Test", tests.String()), i.matches("bench", "Benchmark", tests.String()))
+	return errors.Join(i.matches("run", "Test", tests.String()), i.matches("skip", "Test", tests.String()), i.matches("bench", "Benchmark", tests.String()))
 }
 
 // arguments are those of go run or go test.
@@ -153,7 +153,7 @@ func (a arguments) matches(flag, prefix, tests string) error {
 }
 
 // goFlags are the flags of go test that have a value.
-var goFlags = []string{"bench", "benchtime", "count", "fuzz", "fuzztime", "modfile", "p", "run", "tags", "timeout", "vet"}
+var goFlags = []string{"bench", "benchtime", "count", "fuzz", "fuzztime", "modfile", "p", "run", "skip", "tags", "timeout", "vet"}
 
 // readPackage appends the source and the tests of a package, or of all packages below a folder, in the first of dirs that
 // has it. Unless they are needed, it only looks whether there are any.
