@@ -197,7 +197,7 @@ func (h bodyHook) Close() error {
 // Guarantees: L4
 func TestControllerSaysWhatItWaitsFor(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		log := &lockedLog{}
+		log := &testkit.Log{}
 		ctl := &informer.Controller[informer.Key]{
 			Reconcile: func(context.Context, informer.Key) (informer.Result, error) { return informer.Result{}, nil },
 			Logger:    slog.New(slog.NewTextHandler(log, nil)),
@@ -229,24 +229,6 @@ func TestControllerSaysWhatItWaitsFor(t *testing.T) {
 			w.Errorf("Run: %v", err)
 		}
 	})
-}
-
-// lockedLog is a log that a test reads between writes.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // Guarantees: L4
