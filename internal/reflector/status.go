@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -24,7 +25,11 @@ const (
 
 // String returns the name of the state, such as "Listing".
 func (s State) String() string {
-	return [...]string{"Idle", "Listing", "Watching", "Backoff", "Absent"}[s]
+	names := [...]string{"Idle", "Listing", "Watching", "Backoff", "Absent"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("ReflectorState(%d)", uint8(s))
 }
 
 // Status is the status of a [Loop]; see informer.ReflectorStatus.
