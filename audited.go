@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/sources"
-	"github.com/typedinformer/informer/internal/undecoded"
 )
 
 // newAuditor returns an auditor of store. each returns the sources of store. stopped is closed when nothing writes to
@@ -78,23 +76,22 @@ func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector
 
 // View implements audit.Source.
 func (a audited[T]) View() (audit.View, bool) {
-	v := sourceView[T]{snap: a.store.Snapshot()}
-	v.source, _ = v.snap.sources.Of(a.reflector.loop.Decoder.Namespace)
-	if v.Version() != "" {
-		return v, true
-	}
-	for range v.All() { // the server sends no resource versions
-		return v, true
-	}
-	return v, false
+	snap := a.store.Snapshot()
+	src, _ := snap.sources.Of(a.reflector.loop.Decoder.Namespace)
+	v := sourceView[T]{Objects: snap.version, Namespace: src.Namespace, At: src.Version, Failed: src.Data.undecoded.Set,
+		Shard: src.Data.shard()}
+	return v, v.At != "" || v.Any() // the server may send no resource versions
 }
+
+// sourceView is what a store has of one source.
+type sourceView[T Object] = audit.TableView[T, Shard]
 
 // List implements audit.Source.
 func (a audited[T]) List(ctx context.Context, of audit.View, each func(Key, audit.ID)) (bytes int64, err error) {
 	if of.Version() == "" {
 		return 0, errors.New("the server sends no resource versions, which an audit needs to compare the same state")
 	}
-	before, shard := a.source.Traffic().Bytes, of.(sourceView[T]).shard()
+	before, shard := a.source.Traffic().Bytes, of.(sourceView[T]).Shard
 	ids := a.reflector.loop.Decoder.Identities(shard.asked(), func(key Key, uid, version string) {
 		each(key, audit.ID{UID: uid, Version: version})
 	})
@@ -104,7 +101,7 @@ func (a audited[T]) List(ctx context.Context, of audit.View, each func(Key, audi
 
 // Behind implements audit.Source.
 func (a audited[T]) Behind(ctx context.Context, of audit.View) error {
-	err := a.source.Reaches(ctx, of.Version(), of.(sourceView[T]).shard().String())
+	err := a.source.Reaches(ctx, of.Version(), of.(sourceView[T]).Shard.String())
 	if !fetch.IsTooLarge(err) {
 		return nil
 	}
@@ -113,50 +110,3 @@ func (a audited[T]) Behind(ctx context.Context, of audit.View) error {
 
 // Relist implements audit.Source.
 func (a audited[T]) Relist(why error) { a.reflector.loop.Relist(why) }
-
-// sourceView is a store's view of one source. It implements [audit.View].
-type sourceView[T Object] struct {
-	snap   *Snapshot[T]
-	source source
-}
-
-// Version implements audit.View.
-func (v sourceView[T]) Version() string { return v.source.Version }
-
-// shard returns the shard that the store has.
-func (v sourceView[T]) shard() Shard {
-	if v.source.Data.list == nil {
-		return Shard{}
-	}
-	return v.source.Data.list.Shard
-}
-
-// Get implements audit.View.
-func (v sourceView[T]) Get(key Key) (audit.ID, bool) {
-	_, obj, ok := v.snap.version.Find(key)
-	if !ok {
-		return audit.ID{}, false
-	}
-	return idOf(obj), true
-}
-
-func idOf[T Object](obj T) audit.ID {
-	return audit.ID{UID: string(obj.GetUID()), Version: obj.GetResourceVersion()}
-}
-
-// All implements audit.View.
-func (v sourceView[T]) All() iter.Seq2[Key, audit.ID] {
-	return func(yield func(Key, audit.ID) bool) {
-		for obj := range v.snap.in(v.source.Namespace) {
-			if !yield(KeyOf(obj), idOf(obj)) {
-				return
-			}
-		}
-	}
-}
-
-// Len implements audit.View.
-func (v sourceView[T]) Len() int { return v.snap.Len() }
-
-// Undecoded implements audit.View.
-func (v sourceView[T]) Undecoded() *undecoded.Set { return v.source.Data.undecoded.Set }

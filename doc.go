@@ -163,14 +163,14 @@
 // A list takes the same path: internal/fetch reads its pages, internal/intake collects the objects, and the reflector
 // puts them into the sink as one Replaced. internal/reflector has its loop, and loads a saved state in place of the
 // first list; internal/saved saves one at intervals. After each failure, internal/fetch finds out what a 404 means, and
-// its state machine chooses the next request. internal/rollout changes the shard of a reflector, and that of all
-// reflectors of an informer. selections.go merges several mirrors
-// into one store (internal/union), and follower.go has the store and the handlers that mirrors feed. audited.go passes
-// the store to internal/audit, which compares it with the server. store.go, index.go and orderedindex.go read the
-// versions that edit.go makes. informer.go ties all this together, wait.go implements its Wait methods, group.go shares
-// informers (internal/members), and lister.go reads them as client-go's listers do. ownwrites.go delays a key until the
-// stores have the writes of its last reconcile. client.go configures the requests, and typedclient.go reads and writes
-// single objects (internal/crud). Package k8s and the generator in codegen build on these.
+// its state machine chooses the next request. internal/rollout changes the shard of a reflector and of all reflectors
+// of an informer, and tells when all have listed. selections.go merges several mirrors into one store (internal/union),
+// and follower.go has the store and the handlers that mirrors feed. audited.go passes the store to internal/audit,
+// which compares it with the server. store.go, index.go and orderedindex.go read the versions that edit.go makes.
+// informer.go ties all this together, wait.go implements its Wait methods, group.go shares informers
+// (internal/members), and lister.go reads them as client-go's listers do. ownwrites.go delays a key until the stores
+// have the writes of its last reconcile. client.go configures the requests, and typedclient.go reads and writes single
+// objects (internal/crud). Package k8s and the generator in codegen build on these.
 //
 // The test of a file stands beside it. Tests of whole informers, through their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.

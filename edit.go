@@ -114,7 +114,7 @@ func (w *edit[T]) beginLocked(s *Store[T]) {
 func (w *edit[T]) publishLocked() {
 	s := w.store
 	if table.Asserting {
-		s.assertLocked(w.next)
+		s.table.Assert(&w.next.version, w.next.sources.Check)
 	}
 	if s.show != nil {
 		s.show(w.next, w.Changes)
@@ -158,28 +158,4 @@ func (w *edit[T]) list(d *Delta[T]) undecodable {
 	data := listed{&from, d.undecoded(have.Data.undecoded)}
 	w.next.sources = w.next.sources.Set(source{Namespace: d.Namespace, Version: version, Data: data})
 	return data.undecoded
-}
-
-// checkedAtOnce is the number of objects up to which assertLocked checks a store at every publication. It checks a
-// store n times as large only at every nth publication, so the average cost of a write does not grow.
-const checkedAtOnce = 128
-
-// assertLocked panics if next breaks an invariant. Builds with the tag assert call it before each publication. It
-// visits every object.
-func (s *Store[T]) assertLocked(next *Snapshot[T]) {
-	if s.table.Edits()%uint64(next.Len()/checkedAtOnce+1) != 0 {
-		return
-	}
-	if err := s.checkLocked(next); err != nil {
-		panic(fmt.Sprintf("informer: store of %d %T after %d edits: %v", next.Len(), *new(T), s.table.Edits(), err))
-	}
-}
-
-// checkLocked returns an error that names a broken invariant of next, or nil. next must be the current snapshot, or
-// that of the edit under way.
-func (s *Store[T]) checkLocked(next *Snapshot[T]) error {
-	if err := s.table.Check(&next.version); err != nil {
-		return err
-	}
-	return next.sources.Check()
 }

@@ -10,8 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-
-	"github.com/typedinformer/informer/internal/sources"
 )
 
 // A version that the store already has is no change, and the store keeps its own object.
@@ -160,25 +158,13 @@ func TestResourceVersionGoesBackByReplaceOnly(t *testing.T) {
 	}
 }
 
-// checkLocked checks the table and the sources.
-func TestCheckReportsTableAndSources(t *testing.T) {
-	store, w := NewStore[*thing]()
-	for _, namespace := range []string{"b", "a"} {
-		w.Apply(Delta[*thing]{Type: Replaced, Namespace: namespace, Items: []*thing{{namespace: namespace, name: "x"}}})
+// checkLocked returns an error that names a broken invariant of next, or nil. next must be the current snapshot, or
+// that of the edit under way.
+func (s *Store[T]) checkLocked(next *Snapshot[T]) error {
+	if err := s.table.Check(&next.version); err != nil {
+		return err
 	}
-	snap := *store.Snapshot()
-	if err := store.checkLocked(&snap); err != nil {
-		t.Fatal(err)
-	}
-	snap.sources = sources.Sources[listed]{snap.sources[1], snap.sources[0]}
-	if err := store.checkLocked(&snap); err == nil || !strings.Contains(err.Error(), "not sorted") {
-		t.Errorf("sources in the wrong order: %v", err)
-	}
-	before := *store.Snapshot()
-	w.Apply(Delta[*thing]{Type: Upserted, Object: &thing{namespace: "a", name: "y"}})
-	if err := store.checkLocked(&before); err == nil {
-		t.Error("no error for an older version, whose slots and hints the table no longer has")
-	}
+	return next.sources.Check()
 }
 
 // thingOf returns a thing in namespace "ns".
@@ -303,7 +289,12 @@ func view(s *Snapshot[*thing]) string {
 		}
 		undecodable = append(undecodable, failed.Key.String())
 	}
-	_, missing := s.undecodable()
+	missing := 0
+	for _, lacks := range s.undecodable("") {
+		if lacks {
+			missing++
+		}
+	}
 	return fmt.Sprint(objects, undecodable, missing)
 }
 

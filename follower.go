@@ -150,23 +150,19 @@ func (f *follower[T]) unsynced(cause error) error {
 	var why []string
 	errs := []error{cause}
 	for _, m := range f.feeder.mirrors() {
-		for _, r := range m.lacking() {
-			s := r.Status()
-			text := s.State.String()
-			if s.WarmStart.CatchUpTo != "" {
-				text = "catching up from a saved state at resource version " + s.ResourceVersion + " to " + s.WarmStart.CatchUpTo +
-					", " + text
+		for _, r := range m.reflectors {
+			namespace, s, text := r.loop.Decoder.Namespace, r.loop.Status(), ""
+			if m.sharding.Began(namespace) {
+				continue
 			}
 			if len(f.resource.Selections) > 0 {
-				text = cmp.Or(strings.TrimPrefix(m.resource.where(), " "), "all namespaces") + ": " + text
-			} else if s.Namespace != "" {
-				text = "namespace " + s.Namespace + ": " + text
+				text = cmp.Or(strings.TrimPrefix(m.resource.where(), " "), "all namespaces") + ": "
+			} else if namespace != "" {
+				text = "namespace " + namespace + ": "
 			}
-			if s.LastError != nil {
-				text += " after: " + s.LastError.Error()
+			if why = append(why, text+s.Text()); s.LastError != nil {
 				errs = append(errs, s.LastError)
 			}
-			why = append(why, text)
 		}
 	}
 	return &NotSyncedError{Resource: f.resource, Why: strings.Join(why, "; "), errs: errs}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/typedinformer/informer/internal/reflector"
+	"github.com/typedinformer/informer/internal/rollout"
 )
 
 // queued puts deltas like a reflector that read them together.
@@ -73,7 +74,10 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 // While a namespace lacks its first list, only its additions are initial.
 // Guarantees: S4
 func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
-	m := &mirror[*thing]{listed: map[string]bool{"b": true}, reflectors: make([]*Reflector[*thing], 2)}
+	m := &mirror[*thing]{sharding: rollout.New(Shard{}, Shard.equal)}
+	m.sharding.Add("a", nil)
+	m.sharding.Add("b", nil)
+	m.sharding.Begin("b")
 	var batch []Delta[*thing]
 	for _, namespace := range []string{"a", "b", "b", "a"} {
 		batch = append(batch, Delta[*thing]{Type: Upserted, Namespace: namespace})

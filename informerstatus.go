@@ -59,7 +59,11 @@ func (f *follower[T]) status() InformerStatus {
 		Objects:         snap.Len(),
 		Memory:          f.memory.Of(snap.Len(), snap.version.Indexes(), snap.All()),
 	}
-	s.Undecodable, s.Missing = snap.undecodable()
+	for _, lacks := range snap.undecodable("") {
+		if s.Undecodable++; lacks {
+			s.Missing++
+		}
+	}
 	s.Audit = auditStatus(f.resource, f.audits.Status())
 	for _, m := range f.feeder.mirrors() {
 		m.addStatus(&s)

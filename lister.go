@@ -7,6 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer/internal/table"
 )
 
 // Labeled is an [Object] with labels, for a [Lister]. Every type that embeds metav1.ObjectMeta is one.
@@ -71,11 +73,11 @@ func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Sele
 	case snap.labels != nil:
 		return func(yield func(T) bool) {
 			matches := func(slot uint32) bool { return selector.Matches(snap.labels(slot)) }
-			snap.version.WalkSome(keysOf(namespace), matches, yield)
+			snap.version.WalkSome(table.KeysOf(namespace), matches, yield)
 		}
 	}
 	return func(yield func(T) bool) {
-		snap.version.WalkShared(keysOf(namespace), func(obj T) bool {
+		snap.version.WalkShared(table.KeysOf(namespace), func(obj T) bool {
 			return !selector.Matches(labels.Set(obj.GetLabels())) || yield(snap.version.Give(obj))
 		})
 	}

@@ -33,11 +33,7 @@ type mirror[T Object] struct {
 	drain   pipe.Drain[Delta[T]]                       // moves deltas from fifo to the store, by apply
 	write   func(batch []Delta[T], initial bool) error // writes a batch to the store; its additions may be initial
 	changes []change[T]                                // scratch memory of write
-	whole   chan struct{}                              // closed when the store has the first list of each namespace
-	done    func()                                     // called when whole is closed
-
-	mu     sync.Mutex      // protects listed
-	listed map[string]bool // the namespaces whose first list is in the store
+	done    func()                                     // called when the store has the first list of each namespace
 }
 
 // newMirror returns a mirror without reflectors that writes to store and to the backlogs of hub.
@@ -49,8 +45,6 @@ func newMirror[T Object](resource Resource, config Config[T], store *Store[T], h
 		fifo:     NewFIFO[T](0),
 		sharding: rollout.New(resource.Shard.clone(), Shard.equal),
 		hub:      hub,
-		whole:    make(chan struct{}),
-		listed:   map[string]bool{},
 	}
 	m.write, m.done = m.writeOwn, hub.Load
 	m.drain.Pipe, m.drain.Few, m.drain.Apply = m.fifo.pipe, fewChanges, m.apply
@@ -122,7 +116,7 @@ func (m *mirror[T]) run(ctx context.Context) error {
 	run(m.drain.Run)
 	saver := m.saver()
 	if saver != nil {
-		running.Go(func() { saver.Run(ctx, m.waitWhole) })
+		running.Go(func() { saver.Run(ctx, m.sharding.Begun()) })
 	}
 	running.Wait()
 	if saver != nil {
@@ -150,28 +144,6 @@ func (m *mirror[T]) setShard(shard Shard) { m.sharding.Want(shard) }
 // sharded implements feeder.
 func (m *mirror[T]) sharded() (ok bool, changed <-chan struct{}) { return m.sharding.Arrived() }
 
-// waitWhole waits until the store has the first list of each namespace.
-func (m *mirror[T]) waitWhole(ctx context.Context) error {
-	select {
-	case <-m.whole:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// lacking returns the reflectors whose first list is not in the store.
-func (m *mirror[T]) lacking() (reflectors []*Reflector[T]) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range m.reflectors {
-		if !m.listed[r.loop.Decoder.Namespace] {
-			reflectors = append(reflectors, r)
-		}
-	}
-	return reflectors
-}
-
 // saver returns the saver of the store. It returns nil without Config.WarmStart.
 func (m *mirror[T]) saver() *saved.Saver {
 	if m.config.WarmStart.Storage == nil {
@@ -192,15 +164,9 @@ func (m *mirror[T]) content(namespace string) (c saved.Content, ok bool) {
 		return c, false
 	}
 	return saved.Content{
-		Objects: func(yield func(saved.Object) bool) {
-			for obj := range snap.in(namespace) {
-				if !yield(obj) {
-					return
-				}
-			}
-		},
+		Objects: saved.Objects(snap.in(namespace)),
 		Version: src.Version,
-		Shard:   src.Data.list.Shard.String(),
+		Shard:   src.Data.shard().String(),
 		Listed:  src.Data.list.Listed,
 		Stale:   src.Data.undecoded.Len() > 0,
 	}, true
@@ -236,11 +202,11 @@ func (m *mirror[T]) writeOwn(batch []Delta[T], initial bool) (err error) {
 // step returns how many deltas of batch to apply in one step, and whether their additions are initial. They are initial
 // until the store has the first list of their namespace, or has caught up after a warm start.
 func (m *mirror[T]) step(batch []Delta[T]) (n int, initial bool) {
-	if len(m.listed) == len(m.reflectors) {
+	if run.IsClosed(m.sharding.Begun()) {
 		return len(batch), false
 	}
-	n, initial = 1, !m.listed[batch[0].Namespace]
-	for n < len(batch) && batch[n-1].from == nil && !m.listed[batch[n].Namespace] == initial {
+	n, initial = 1, !m.sharding.Began(batch[0].Namespace)
+	for n < len(batch) && batch[n-1].from == nil && !m.sharding.Began(batch[n].Namespace) == initial {
 		n++
 	}
 	return n, initial
@@ -252,23 +218,10 @@ func (m *mirror[T]) note(d *Delta[T]) {
 	if d.Type != Replaced && from.Kind != reflector.CaughtUp || from.Kind == reflector.OlderState {
 		return
 	}
-	if !m.listed[d.Namespace] {
-		m.noteFirstList(d.Namespace)
-	}
-	m.sharding.Note(d.Namespace, from.Change)
-}
-
-// noteFirstList records that the store has the first list of a namespace, or has caught up after a warm start. Only
-// apply calls it.
-func (m *mirror[T]) noteFirstList(namespace string) {
-	m.mu.Lock()
-	m.listed[namespace] = true
-	complete := len(m.listed) == len(m.reflectors)
-	m.mu.Unlock()
-	if complete {
-		close(m.whole)
+	if m.sharding.Begin(d.Namespace) {
 		m.done()
 	}
+	m.sharding.Note(d.Namespace, from.Change)
 }
 
 // exited returns the error of a goroutine in which a callback called runtime.Goexit.

@@ -165,7 +165,7 @@ func (s *selections[T]) merge(m *member[T], before string, w *edit[T]) {
 		case change.New != none:
 			s.members.Entered(change.Old, change.New, w)
 		case change.Deleted:
-			moves := src.Data.list != nil && !src.Data.list.Shard.Has(change.Last) // to another shard
+			moves := !src.Data.shard().Has(change.Last) // to another shard
 			s.members.Left(change.Key, src.Version, change.Last, change.Final, moves, w)
 		}
 	}
@@ -260,7 +260,7 @@ func (s *selections[T]) sharded() (ok bool, changed <-chan struct{}) {
 func (m *member[T]) Run(ctx context.Context) error { return m.run(ctx) }
 
 // Arrived implements union.Member.
-func (m *member[T]) Arrived() bool { return run.IsClosed(m.whole) || m.refused.Load() }
+func (m *member[T]) Arrived() bool { return run.IsClosed(m.sharding.Begun()) || m.refused.Load() }
 
 // Added implements union.Member.
 func (m *member[T]) Added(c union.Content[T]) {

@@ -108,6 +108,14 @@ type listed struct {
 	undecoded undecodable
 }
 
+// shard returns the shard that the store has of the source.
+func (l listed) shard() (s Shard) {
+	if l.list != nil {
+		s = l.list.Shard
+	}
+	return s
+}
+
 // reopenings report the objects of a snapshot that readers could not decode, with Config.Compact.
 type reopenings interface {
 	// failure returns why the object with that key could not be decoded when it was read, or nil if it could.
@@ -162,16 +170,9 @@ func (s *Snapshot[T]) Undecodable(key Key) error {
 // [Snapshot.Undecodable]. It leaves out objects whose names could not be decoded.
 func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
 	return func(yield func(*DecodeError) bool) {
-		for _, failed := range s.reopened.failures() {
-			if !yield(failed) {
+		for failed := range s.undecodable("") {
+			if failed.Key.Name != "" && !yield(failed) {
 				return
-			}
-		}
-		for _, src := range s.sources {
-			for key, why := range src.Data.undecoded.In("") {
-				if s.reopened.failure(key) == nil && !yield(src.Data.undecoded.failure(key, why)) {
-					return
-				}
 			}
 		}
 	}
@@ -182,51 +183,40 @@ func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
 // this error with a list that it may affect. Call Missing after reading the list, since with Config.Compact the reading
 // finds objects that cannot be decoded again.
 func (s *Snapshot[T]) Missing(namespace string) error {
-	for failed := range s.missing(namespace) {
-		return fmt.Errorf("the store lacks objects: %w", failed)
+	for failed, lacks := range s.undecodable(namespace) {
+		if lacks {
+			return fmt.Errorf("the store lacks objects: %w", failed)
+		}
 	}
 	return nil
 }
 
-// missing yields an error for each object of a namespace, or of all if namespace is empty, that s lacks because it
-// could not be decoded.
-func (s *Snapshot[T]) missing(namespace string) iter.Seq[*DecodeError] {
-	return func(yield func(*DecodeError) bool) {
+// undecodable yields an error for each object of a namespace, or of all if namespace is empty, that could not be
+// decoded, and whether s lacks the object. An object whose name could not be decoded has an empty key.
+func (s *Snapshot[T]) undecodable(namespace string) iter.Seq2[*DecodeError, bool] {
+	return func(yield func(failed *DecodeError, lacks bool) bool) {
 		for _, failed := range s.reopened.failures() {
-			if (namespace == "" || failed.Key.Namespace == namespace) && !yield(failed) {
+			if (namespace == "" || failed.Key.Namespace == namespace) && !yield(failed, true) {
 				return
 			}
 		}
 		for _, src := range s.sources {
+			u := src.Data.undecoded
 			if src.Namespace != "" && namespace != "" && src.Namespace != namespace {
 				continue
 			}
-			for key, why := range src.Data.undecoded.In(namespace) {
-				if !s.version.Has(key) && !yield(src.Data.undecoded.failure(key, why)) {
+			for key, why := range u.In(namespace) {
+				if s.reopened.failure(key) == nil && !yield(u.failure(key, why), !s.version.Has(key)) {
 					return
 				}
 			}
-			for range src.Data.undecoded.Unnamed() {
-				if !yield(src.Data.undecoded.failure(Key{}, src.Data.undecoded.Why())) {
+			for range u.Unnamed() {
+				if !yield(u.failure(Key{}, u.Why()), true) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// undecodable returns how many objects could not be decoded, and how many of them s lacks.
-func (s *Snapshot[T]) undecodable() (all, missing int) {
-	for range s.AllUndecodable() {
-		all++
-	}
-	for _, src := range s.sources {
-		all += src.Data.undecoded.Unnamed()
-	}
-	for range s.missing("") {
-		missing++
-	}
-	return all, missing
 }
 
 // All yields every object, ordered by namespace, then name.
@@ -241,24 +231,12 @@ func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
 
 // Namespace yields every object of one namespace, ordered by name.
 func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
-	return func(yield func(T) bool) { s.version.Walk(keysIn(namespace), yield) }
-}
-
-// keysIn returns the keys of one namespace.
-func keysIn(namespace string) table.Range {
-	return table.Range{From: Key{Namespace: namespace}, Within: true}
+	return func(yield func(T) bool) { s.version.Walk(table.KeysIn(namespace), yield) }
 }
 
 // in yields every object of one namespace, or of all if namespace is empty.
 func (s *Snapshot[T]) in(namespace string) iter.Seq[T] {
-	return func(yield func(T) bool) { s.version.Walk(keysOf(namespace), yield) }
-}
-
-// keysOf returns the keys of one namespace, or of all if namespace is empty.
-func keysOf(namespace string) table.Range {
-	r := keysIn(namespace)
-	r.Within = namespace != ""
-	return r
+	return func(yield func(T) bool) { s.version.Walk(table.KeysOf(namespace), yield) }
 }
 
 // List returns the objects that All yields, as a new slice.

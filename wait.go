@@ -172,10 +172,9 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 //
 //	ready := informer.HasCondition[*corev1.Pod](corev1.PodReady, corev1.ConditionTrue)
 //
-// A condition whose observedGeneration, or else that of the
-// status, differs from metadata.generation belongs to an older spec and does not count. T must be
-// *unstructured.Unstructured or have these fields under the names that the Go types of the API use; otherwise the
-// function returns false.
+// A condition whose observedGeneration, or else that of the status, differs from metadata.generation belongs to an
+// older spec and does not count. T must be *unstructured.Unstructured or have these fields under the names that the Go
+// types of the API use; otherwise the function returns false.
 func HasCondition[T Object, C, S ~string](conditionType C, status S) func(obj T) bool {
 	return func(obj T) bool {
 		var none T

@@ -55,6 +55,22 @@ type Status struct {
 	WarmStart           saved.Status
 }
 
+// Text says in one line what the loop is doing, and after what failure.
+func (s *Status) Text() string {
+	text := s.State.String()
+	if s.State == Idle && !s.NoWatchSince.IsZero() {
+		text = "Run has ended"
+	}
+	if s.WarmStart.CatchUpTo != "" {
+		text = "catching up from a saved state at resource version " + s.ResourceVersion + " to " + s.WarmStart.CatchUpTo +
+			", " + text
+	}
+	if s.LastError != nil {
+		text += " after: " + s.LastError.Error()
+	}
+	return text
+}
+
 // Requests counts requests, and lists and watches by reason.
 type Requests struct {
 	fetch.Traffic

@@ -8,22 +8,49 @@ import "sync"
 type Rollout[V any] struct {
 	equal func(a, b V) bool
 	parts map[string]func(V) uint64 // by name
+	begun chan struct{}             // closed when every part has begun
 
 	mu      sync.Mutex // protects the fields below
 	latest  V
 	wanted  map[string]uint64 // by name of a part: the number of the latest change
 	has     map[string]uint64 // by name of a part: the number of the change that has arrived
+	began   map[string]bool   // by name of a part
 	changed chan struct{}     // closed when has changes
 }
 
 // New returns a rollout without parts that has the value latest.
 func New[V any](latest V, equal func(a, b V) bool) *Rollout[V] {
-	return &Rollout[V]{equal: equal, parts: map[string]func(V) uint64{}, latest: latest, wanted: map[string]uint64{},
-		has: map[string]uint64{}, changed: make(chan struct{})}
+	return &Rollout[V]{equal: equal, parts: map[string]func(V) uint64{}, begun: make(chan struct{}), latest: latest,
+		wanted: map[string]uint64{}, has: map[string]uint64{}, began: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // Add adds a part. want makes it take on a value, and returns the number of that change, which grows.
 func (r *Rollout[V]) Add(name string, want func(V) uint64) { r.parts[name] = want }
+
+// Begin notes that a part has begun: it has some value, which may be the first one. all reports whether it was the last
+// part to begin.
+func (r *Rollout[V]) Begin(name string) (all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.began[name] {
+		return false
+	}
+	r.began[name] = true
+	if all = len(r.began) == len(r.parts); all {
+		close(r.begun)
+	}
+	return all
+}
+
+// Began reports whether a part has begun.
+func (r *Rollout[V]) Began(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.began[name]
+}
+
+// Begun returns a channel that is closed when every part has begun.
+func (r *Rollout[V]) Begun() <-chan struct{} { return r.begun }
 
 // Latest returns the latest value.
 func (r *Rollout[V]) Latest() V {

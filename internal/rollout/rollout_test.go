@@ -53,6 +53,23 @@ func TestValueArrivesWhenEveryPartHasIt(t *testing.T) {
 	}
 }
 
+// Parts begin once each, with or without a change. A note of a change begins none.
+func TestPartsBegin(t *testing.T) {
+	r, _ := newRollout("a", "b")
+	r.Note("b", 7)
+	for i, step := range []struct {
+		name string
+		all  bool
+	}{{"a", false}, {"a", false}, {"b", true}, {"b", false}} {
+		if before := run.IsClosed(r.Begun()); before != (i > 2) {
+			t.Errorf("before step %d: begun %v", i, before)
+		}
+		if all := r.Begin(step.name); all != step.all || !r.Began(step.name) || r.Began("b") != (i > 1) {
+			t.Errorf("step %d: %v", i, all)
+		}
+	}
+}
+
 // An equal value under way is not asked for again. One that has arrived is.
 func TestEqualValueUnderWayIsShared(t *testing.T) {
 	r, parts := newRollout("a")

@@ -23,6 +23,13 @@ type Content struct {
 	Stale          bool      // the newest version of an object could not be decoded
 }
 
+// Objects returns what objects yields.
+func Objects[T Object](objects iter.Seq[T]) iter.Seq[Object] {
+	return func(yield func(Object) bool) {
+		objects(func(obj T) bool { return yield(obj) })
+	}
+}
+
 // errStale is why nothing is saved.
 var errStale = errors.New("the newest version of an object could not be decoded: a warm start would miss it")
 

@@ -22,11 +22,13 @@ type Saver struct {
 // firstSave is the part of the interval after which the first save follows.
 const firstSave = 10
 
-// Run saves from time to time, until ctx ends. It begins when synced has returned nil: the store then has the whole
+// Run saves from time to time, until ctx ends. It begins when synced is closed: the store then has the whole
 // collection.
-func (s *Saver) Run(ctx context.Context, synced func(context.Context) error) {
+func (s *Saver) Run(ctx context.Context, synced <-chan struct{}) {
 	wait := s.Interval / firstSave
-	if synced(ctx) != nil {
+	select {
+	case <-synced:
+	case <-ctx.Done():
 		return
 	}
 	for run.Sleep(ctx, wait) == nil {

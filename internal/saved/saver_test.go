@@ -2,7 +2,6 @@ package saved
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -40,7 +39,7 @@ func newSaverRig(t *testing.T, namespaces ...string) *saverRig {
 }
 
 // run runs the saver for a time.
-func (r *saverRig) run(t *testing.T, d time.Duration, synced func(context.Context) error) {
+func (r *saverRig) run(t *testing.T, d time.Duration, synced <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	r.Run(ctx, synced)
@@ -50,13 +49,11 @@ func (r *saverRig) run(t *testing.T, d time.Duration, synced func(context.Contex
 // Guarantees: S4
 func TestSaverSavesAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const synced = 5 * time.Minute
-		r := newSaverRig(t, "ns")
-		r.run(t, 3*time.Hour, func(context.Context) error {
-			time.Sleep(synced)
-			return nil
-		})
-		if r.asked[0] != synced+r.Interval/10 {
+		const after = 5 * time.Minute
+		r, synced := newSaverRig(t, "ns"), make(chan struct{})
+		time.AfterFunc(after, func() { close(synced) })
+		r.run(t, 3*time.Hour, synced)
+		if r.asked[0] != after+r.Interval/10 {
 			t.Errorf("the first save after %v", r.asked[0])
 		}
 		waits := map[time.Duration]bool{}
@@ -80,10 +77,7 @@ func TestSaverSavesAtIntervals(t *testing.T) {
 func TestSaverWaitsForTheFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSaverRig(t, "ns")
-		r.run(t, time.Hour, func(ctx context.Context) error {
-			<-ctx.Done()
-			return errors.New("not synced")
-		})
+		r.run(t, time.Hour, nil)
 		if len(r.asked) > 0 {
 			t.Errorf("saves at %v", r.asked)
 		}

@@ -1,10 +1,26 @@
 package table
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/typedinformer/informer/internal/cow"
 )
+
+// checkedAtOnce is the number of objects up to which Assert checks a table at every edit. It checks a table n times as
+// large only at every nth edit, so the average cost of an edit does not grow.
+const checkedAtOnce = 128
+
+// Assert panics if v, which the edit under way has made, breaks an invariant, or if check of what belongs to v returns
+// an error. Builds with the tag assert call it before each publication. It visits every object.
+func (t *Table[T]) Assert(v *Version[T], check func() error) {
+	if t.Edits()%uint64(v.Len()/checkedAtOnce+1) != 0 {
+		return
+	}
+	if err := errors.Join(t.Check(v), check()); err != nil {
+		panic(fmt.Sprintf("informer: store of %d %T after %d edits: %v", v.Len(), *new(T), t.Edits(), err))
+	}
+}
 
 // Check returns an error that names a broken invariant of v, or nil. v must be the last version, or the one that an
 // edit has just made. Check visits every object. It does not call the functions of indexes, which may run only once for

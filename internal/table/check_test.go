@@ -1,6 +1,7 @@
 package table
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,5 +106,42 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 				t.Errorf("err = %v", err)
 			}
 		})
+	}
+}
+
+// Assert panics with the error of the table and that of its caller. It checks a large table only now and then.
+func TestAssertPanics(t *testing.T) {
+	o := newOwner()
+	assert := func(v *Version[*thing], err error) (text string, checks int) {
+		defer func() {
+			if why := recover(); why != nil {
+				text = fmt.Sprint(why)
+			}
+		}()
+		o.table.Assert(v, func() error { checks++; return err })
+		return "", checks
+	}
+	old := o.published
+	o.put(&thing{name: "a"})
+	if text, checks := assert(&o.published, nil); text != "" || checks != 1 {
+		t.Errorf("%q after %d checks", text, checks)
+	}
+	if text, _ := assert(&o.published, errors.New("boom")); text != "informer: store of 1 *table.thing after 1 edits: boom" {
+		t.Errorf("%q", text)
+	}
+	if text, _ := assert(&old, nil); !strings.Contains(text, "store of 0 *table.thing") {
+		t.Errorf("an older version, whose slots and hints the table no longer has: %q", text)
+	}
+	for i := range 3 * checkedAtOnce {
+		o.put(&thing{name: fmt.Sprint(i)})
+	}
+	sum := 0
+	for range 40 {
+		o.put(&thing{name: "b"})
+		_, checks := assert(&o.published, nil)
+		sum += checks
+	}
+	if sum != 10 {
+		t.Errorf("%d checks of a table of %d in 40 edits", sum, o.published.Len())
 	}
 }

@@ -144,6 +144,14 @@ type Range struct {
 	Within bool // only keys of From.Namespace
 }
 
+// KeysIn returns the keys of one namespace.
+func KeysIn(namespace string) Range { return Range{From: Key{Namespace: namespace}, Within: true} }
+
+// KeysOf returns the keys of one namespace, or of all if namespace is empty.
+func KeysOf(namespace string) Range {
+	return Range{From: Key{Namespace: namespace}, Within: namespace != ""}
+}
+
 // Walk calls yield with each object whose key is in r, ordered by namespace, then name, until yield returns false.
 func (v *Version[T]) Walk(r Range, yield func(T) bool) {
 	if v.from != nil {

@@ -1,0 +1,63 @@
+package audit
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/table"
+	"github.com/typedinformer/informer/internal/undecoded"
+)
+
+// Object is an object of a table whose versions can be told apart.
+type Object interface {
+	table.Object
+	GetUID() types.UID
+	GetResourceVersion() string
+}
+
+// TableView is a [View] of a table's objects in one namespace, or of all if Namespace is empty.
+type TableView[T Object, S any] struct {
+	Objects   table.Version[T]
+	Namespace string
+	At        string // the resource version
+	Failed    *undecoded.Set
+	Shard     S // the part of the collection that the table has
+}
+
+// Version implements View.
+func (v TableView[T, S]) Version() string { return v.At }
+
+// Get implements View.
+func (v TableView[T, S]) Get(key Key) (ID, bool) {
+	_, obj, ok := v.Objects.Find(key)
+	if !ok {
+		return ID{}, false
+	}
+	return idOf(obj), true
+}
+
+func idOf[T Object](obj T) ID {
+	return ID{UID: string(obj.GetUID()), Version: obj.GetResourceVersion()}
+}
+
+// All implements View.
+func (v TableView[T, S]) All() iter.Seq2[Key, ID] {
+	return func(yield func(Key, ID) bool) {
+		v.Objects.Walk(table.KeysOf(v.Namespace), func(obj T) bool { return yield(table.KeyOf(obj), idOf(obj)) })
+	}
+}
+
+// Any reports whether the view has an object.
+func (v TableView[T, S]) Any() bool {
+	for range v.All() {
+		return true
+	}
+	return false
+}
+
+// Len implements View. Of a namespace, it returns an upper bound.
+func (v TableView[T, S]) Len() int { return v.Objects.Len() }
+
+// Undecoded implements View.
+func (v TableView[T, S]) Undecoded() *undecoded.Set { return v.Failed }
