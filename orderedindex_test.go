@@ -119,7 +119,7 @@ func checkRange(t *testing.T, how string, r OrderedRange[*thing, string], want [
 //
 // Guarantees: C3, C6, I1, I2
 func TestRangesEqualPartsOfASortedSlice(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(Short(10, 30)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			g := &generator{Rand: rand.New(rand.NewPCG(seed, 4)), world: world{}}
@@ -203,9 +203,17 @@ func TestPagesOfOneSnapshotAreOneList(t *testing.T) {
 		return &thing{namespace: strconv.Itoa(i % 3), name: strconv.Itoa(i), uid: strconv.Itoa(i % 11), rv: strconv.Itoa(version),
 			tags: []string{strconv.Itoa((i + version) % 13)}}
 	}
-	for i := range objects {
-		w.Apply(Delta[*thing]{Type: Upserted, Object: at(1, i)})
+	apply := func(version int) {
+		const batch = 10
+		for i := 0; i < objects; i += batch {
+			var deltas []Delta[*thing]
+			for j := range batch {
+				deltas = append(deltas, Delta[*thing]{Type: Upserted, Object: at(version, i+j)})
+			}
+			w.Apply(deltas...)
+		}
 	}
+	apply(1)
 	var ended atomic.Bool
 	var readers sync.WaitGroup
 	for _, descending := range []bool{false, true} {
@@ -246,9 +254,7 @@ func TestPagesOfOneSnapshotAreOneList(t *testing.T) {
 		})
 	}
 	for version := 2; version < 6; version++ {
-		for i := range objects {
-			w.Apply(Delta[*thing]{Type: Upserted, Object: at(version, i)})
-		}
+		apply(version)
 	}
 	ended.Store(true)
 	readers.Wait()

@@ -13,10 +13,11 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 var (
-	histories = flag.Int("histories", 0, "number of random histories; zero means 20")
+	histories = flag.Int("histories", 0, "number of random histories; zero means 20, and 8 with -short")
 	seed      = flag.Uint64("seed", 0, "run only the history with this seed")
 )
 
@@ -40,7 +41,7 @@ func TestHistories(t *testing.T) {
 	}
 	n := *histories
 	if n == 0 {
-		n = 20
+		n = testkit.Short(8, 20)
 	}
 	first := rand.Uint64N(1 << 40)
 	if *histories == 0 {
