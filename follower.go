@@ -152,7 +152,7 @@ func (f *follower[T]) unsynced(cause error) error {
 	for _, m := range f.feeder.mirrors() {
 		for _, r := range m.lacking() {
 			s := r.Status()
-			text := s.State.String()
+			text := r.loop.Doing()
 			if s.WarmStart.CatchUpTo != "" {
 				text = "catching up from a saved state at resource version " + s.ResourceVersion + " to " + s.WarmStart.CatchUpTo +
 					", " + text

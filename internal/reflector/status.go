@@ -106,6 +106,16 @@ func (l *Loop[T, S]) Status() Status {
 	return s
 }
 
+// Doing returns the name of the state. After Run, it says that Run has ended. Any goroutine may call it.
+func (l *Loop[T, S]) Doing() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.status.State == Idle && !l.status.NoWatchSince.IsZero() {
+		return "Run has ended"
+	}
+	return l.status.State.String()
+}
+
 func (l *Loop[T, S]) update(change func(*Status)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

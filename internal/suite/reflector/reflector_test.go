@@ -99,6 +99,27 @@ func TestWaitSyncedTellsWhy(t *testing.T) {
 	})
 }
 
+// An informer that ended before it had synced has no state. The error says that its Run has ended, and the last failure.
+// Guarantees: R13
+func TestWaitSyncedAfterRunTellsThatItEnded(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Server.Inject(informertest.Fault{Error: world.Forbidden})
+		inf := w.QuietInformer()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		if err := inf.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("Run: %v", err)
+		}
+		err := inf.WaitSynced(w.Context())
+		if !errors.Is(err, informer.ErrStopped) || !apierrors.IsForbidden(err) {
+			w.Fatalf("WaitSynced: %v", err)
+		}
+		if text := err.Error(); !strings.Contains(text, "not synced: Run has ended after: ") || strings.Contains(text, "Idle") {
+			w.Errorf("WaitSynced: %v", err)
+		}
+	})
+}
+
 // Guarantees: R14
 func TestAbsentResource(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
