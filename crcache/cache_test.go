@@ -1,6 +1,7 @@
 package crcache_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"weak"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,6 +86,39 @@ func TestErrorSaysWhatIsMissing(t *testing.T) {
 		stop()
 		w.server.Close()
 	})
+}
+
+// At the level info, the cache logs its failures and no states: its informers log them at V(1).
+func TestStatesAreLoggedForDebugging(t *testing.T) {
+	for _, test := range []struct {
+		verbosity int
+		want      []string
+	}{
+		{0, []string{"reflector: Backoff"}},
+		{1, []string{"reflector: Listing", "reflector: Backoff", "reflector: Watching", "reflector: Idle"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, true)
+			w.server.Inject(informertest.Fault{Resource: "pods", Error: apierrors.NewServiceUnavailable("an outage"), Times: 1})
+			c := w.cache(cache.Options{}, crcache.Options{})
+			var got []string // one informer writes it at a time, and all have stopped before it is read
+			crcache.SetLogger(c, funcr.NewJSON(func(line string) {
+				var record struct{ Msg string }
+				if err := json.Unmarshal([]byte(line), &record); err != nil {
+					t.Error(err)
+				}
+				got = append(got, record.Msg)
+			}, funcr.Options{Verbosity: test.verbosity}))
+			stop := w.start(c)
+			w.wantNames(c, nil)
+			synctest.Wait()
+			stop()
+			w.server.Close()
+			if !slices.Equal(got, test.want) {
+				t.Errorf("verbosity %d: %q, want %q", test.verbosity, got, test.want)
+			}
+		})
+	}
 }
 
 // An informer that is removed stops, its handlers too. The next read creates a new one.

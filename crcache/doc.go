@@ -84,6 +84,10 @@
 // handler do not fold, so they take memory. controller-runtime's own client relies on that: it waits for the deletion
 // of each object that it deletes, even of one created a moment before.
 //
+// # Logs
+//
+// The cache logs failures with the logger of controller-runtime, and each state that a watch enters at V(1).
+//
 // # Metrics
 //
 // The requests of the cache count in the rest_client metrics of controller-runtime. Its registry also gets metrics of

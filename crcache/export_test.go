@@ -1,6 +1,7 @@
 package crcache
 
 import (
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -17,6 +18,9 @@ func Audits(i cache.Informer) (audits []informer.AuditStatus) {
 	}
 	return audits
 }
+
+// SetLogger makes a cache that is not started log to l.
+func SetLogger(c cache.Cache, l logr.Logger) { c.(*objectCache).log = l }
 
 // LastDigits returns the value that the metrics show for a resource version.
 func LastDigits(version string) int { return lastDigits(version) }

@@ -157,7 +157,7 @@ func (c *objectCache) configOf(k *kind, prototype client.Object) clientcache.Con
 		ObjectDescription: k.id.gvk.String(),
 		Indexers:          toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc},
 		Options:           c.storages.of(k.id.gvk).Options,
-		Logger:            slog.New(logr.ToSlogHandler(c.log)),
+		Logger:            slog.New(logr.ToSlogHandler(c.log.V(1))), // states at V(1), failures always
 		OnStart:           k.start,
 	}
 	if k.parts[0].onDemand != nil {
