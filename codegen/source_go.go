@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -87,7 +86,7 @@ func (s *goSource) marked(patterns []string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			if hasMarkers.Match(text) && !bytes.Contains(text, []byte(generatedBy)) {
+			if hasMarkers.Match(text) && !isGenerated(text) {
 				paths = append(paths, pkg.PkgPath)
 				break
 			}
