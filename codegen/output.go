@@ -178,7 +178,9 @@ func head(text []byte) []byte {
 }
 
 // isGenerated reports whether codegen wrote a file.
-func isGenerated(text []byte) bool { return bytes.Contains(head(text), []byte("\n"+generatedBy+" from ")) }
+func isGenerated(text []byte) bool {
+	return bytes.Contains(head(text), []byte("\n"+generatedBy+" from "))
+}
 
 var anyYear = regexp.MustCompile(`\b(19|20)[0-9][0-9]\b`)
 
