@@ -273,7 +273,8 @@ func (o *options) generate() (map[string][]byte, error) {
 // load returns the apis of all sources, with -fields and -index applied.
 func (o *options) load() (apis []*api, err error) {
 	if len(o.patterns) > 0 {
-		source := &goSource{plurals: o.plurals, exclude: o.exclude, copies: o.deepCopy}
+		source := &goSource{plurals: o.plurals, exclude: o.exclude, copies: o.deepCopy,
+			listers: o.factory.listers != "" && o.factory.clientset == ""}
 		apis, err = source.load(o.patterns)
 		if o.notes = source.notes; err != nil {
 			return nil, err
