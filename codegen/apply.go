@@ -28,6 +28,7 @@ type applyType struct {
 	Name   string       // of the constructor: "WidgetSpec"
 	Of     goType       // the type that it configures
 	Object *kind        // nil for a part of an object
+	Client string       // the type of a client, for an object
 	Meta   []applyField // of the metadata, if it has some
 	Fields []applyField
 }
@@ -91,12 +92,17 @@ func applyTypes(a *api, of string, external clientConfigs) ([]*applyType, error)
 			s.made[named.Obj()].Object = k
 		}
 	}
+	names := newNamer()
+	for _, t := range s.list {
+		names.take(t.Name)
+		names.take(t.Config())
+	}
 	for _, t := range s.list {
 		if t.Object != nil || t.Meta != nil {
 			t.Meta = s.metadata(meta, t.Fields)
 		}
 		if t.Object != nil { // the constructor sets them
-			t.Fields = without(t.Fields, "kind", "apiVersion")
+			t.Fields, t.Client = without(t.Fields, "kind", "apiVersion"), names.unique(t.Name+"Client")
 		}
 	}
 	return s.list, s.errs.err()
@@ -323,7 +329,7 @@ func (p *printer) apply(a *api, to outputDir, external clientConfigs) (name stri
 		return "", nil, err
 	}
 	f := &fileData{api: a, Kinds: a.Kinds, imports: map[string]string{},
-		named: map[string]string{metaConfigsPath: "metav1ac"}, local: []string{"b", "values", "entries", "ctx", "name", "namespace", "subresource"}}
+		named: map[string]string{metaConfigsPath: "metav1ac"}, local: []string{"b", "c", "values", "entries", "ctx", "name", "namespace", "subresource"}}
 	text, err = p.render(f, &applyData{f, configs}, applyText)
 	return path.Join(applyDir, a.Dir, "applyconfiguration.go"), text, err
 }

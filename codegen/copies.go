@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"go/types"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,12 +119,14 @@ func (p *apiPackage) typeNamed(name string) types.Type {
 	return types.Typ[types.Invalid]
 }
 
-// methods returns the methods of each type, except for those in copiesFile.
+// methods returns the methods of each type, except for those that an earlier run wrote to copiesFile.
 func (p *apiPackage) methods() map[string]map[string]bool {
 	found := map[string]map[string]bool{}
 	for _, file := range p.Syntax {
-		if filepath.Base(p.Fset.Position(file.Package).Filename) == copiesFile {
-			continue
+		if name := p.Fset.Position(file.Package).Filename; filepath.Base(name) == copiesFile {
+			if text, err := os.ReadFile(name); err == nil && isGenerated(text) {
+				continue
+			}
 		}
 		for _, d := range file.Decls {
 			fn, ok := d.(*ast.FuncDecl)

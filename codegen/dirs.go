@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -30,23 +34,30 @@ func (g groupDirs) parse(text string) error {
 // FullGroup returns the name of the group. That of Kubernetes' core group is "core".
 func (a *api) FullGroup() string { return cmp.Or(a.Group, "core") }
 
-// place makes the directories of apis distinct. A directory of -group-dir or +groupGoName stays. Groups that would
-// share a directory are named in full, in all versions. Packages of one group version are named by their import paths.
-// So other groups affect only whether the directory of a group has the short or the full name.
-func (g groupDirs) place(apis []*api) error {
-	groups := map[string]map[string]bool{} // by directory
+// place makes the directories of apis distinct. A directory of -group-dir or +groupGoName stays, and one that the output
+// has stays with its group and package. Other groups that would share a directory are named in full, in all versions.
+// Packages of one group version are named by their import paths. So others affect only whether a new directory has the
+// short or the full name.
+func (g groupDirs) place(apis []*api, have outputDir) error {
+	groups, kept := map[string]map[string]bool{}, map[*api]bool{} // groups by directory
 	for _, a := range apis {
-		if dir := g[a.FullGroup()]; dir != "" {
-			a.Dir, a.DirGiven = path.Join(dir, path.Base(a.Dir)), true
+		dir, version := path.Dir(a.Dir), path.Base(a.Dir)
+		switch given := g[a.FullGroup()]; {
+		case given != "":
+			dir, a.DirGiven = given, true
+		case a.DirGiven:
+		case have.hasGroup(dir, a.Group):
+			kept[a] = true
+		case have.hasGroup(a.FullGroup(), a.Group):
+			dir, kept[a] = a.FullGroup(), true
 		}
-		dir := path.Dir(a.Dir)
-		if groups[dir] == nil {
+		if a.Dir = path.Join(dir, version); groups[dir] == nil {
 			groups[dir] = map[string]bool{}
 		}
 		groups[dir][a.FullGroup()] = true
 	}
 	for _, a := range apis {
-		if !a.DirGiven && len(groups[path.Dir(a.Dir)]) > 1 {
+		if !a.DirGiven && !kept[a] && len(groups[path.Dir(a.Dir)]) > 1 {
 			a.Dir = path.Join(a.FullGroup(), path.Base(a.Dir))
 		}
 	}
@@ -56,8 +67,9 @@ func (g groupDirs) place(apis []*api) error {
 		fixed[a.Dir] = fixed[a.Dir] || a.DirGiven || a.Path == ""
 	}
 	for _, a := range apis {
-		if used[a.Dir] > 1 && !fixed[a.Dir] {
-			a.Dir = strings.ToLower(a.Path)
+		long := strings.ToLower(a.Path)
+		if !fixed[a.Dir] && (have.isFrom(long, a) || used[a.Dir] > 1 && !have.isFrom(a.Dir, a)) {
+			a.Dir = long
 		}
 	}
 	return g.check(apis)
@@ -83,4 +95,26 @@ func (g groupDirs) check(apis []*api) error {
 		}
 	}
 	return nil
+}
+
+// resourceGroup matches the group of a generated package's first resource. The core group is not written.
+var resourceGroup = regexp.MustCompile(`schema[0-9]*\.Group(?:Version)?Resource\{(?:Group: "([^"]*)")?`)
+
+// hasGroup reports whether codegen has written a package of a group to a directory below dir.
+func (d outputDir) hasGroup(dir, group string) bool {
+	files, _ := filepath.Glob(filepath.Join(d.path(dir), "*", "*.go"))
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		found := resourceGroup.FindSubmatch(text)
+		return err == nil && isGenerated(text) && found != nil && string(found[1]) == group
+	})
+}
+
+// isFrom reports whether codegen has written a package to dir from the source of a.
+func (d outputDir) isFrom(dir string, a *api) bool {
+	files, _ := filepath.Glob(filepath.Join(d.path(dir), "*.go"))
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && isGenerated(text) && bytes.Contains(head(text), []byte(generatedBy+" from "+a.From+". DO NOT EDIT."))
+	})
 }

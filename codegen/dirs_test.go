@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +55,7 @@ func TestDirsAreDistinct(t *testing.T) {
 					again := *a
 					apis = append(apis, &again)
 				}
-				if err := test.flags.place(apis); err != nil {
+				if err := test.flags.place(apis, outputDir(t.TempDir())); err != nil {
 					t.Fatal(err)
 				}
 				for _, a := range apis {
@@ -88,7 +89,7 @@ func TestDirErrors(t *testing.T) {
 		"-group-dir c.com=x: no group has this name; the groups are a.com, core": {groupDirs{"c.com": "x"},
 			[]*api{ofCRD("a.com", "v1"), ofGo("", "a/core/v1")}},
 	} {
-		if err := test.flags.place(test.apis); err == nil || !strings.Contains(err.Error(), want) {
+		if err := test.flags.place(test.apis, outputDir(t.TempDir())); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -103,5 +104,59 @@ func TestDirErrors(t *testing.T) {
 	}
 	if err := flags.parse("a.com=y"); err == nil || !strings.Contains(err.Error(), "the group also has the directory x") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A directory that the output has stays with its group and package, whatever is added or removed.
+func TestDirsStay(t *testing.T) {
+	kwok, kwok2, other := ofCRD("karpenter.kwok.sh", "v1"), ofCRD("karpenter.kwok.sh", "v2"), ofCRD("karpenter.test.sh", "v1")
+	third, other2 := ofCRD("karpenter.third.sh", "v1"), ofCRD("karpenter.test.sh", "v2")
+	one, two := ofGo("a.com", "x.io/a/shop/v1"), ofGo("a.com", "x.io/b/shop/v1")
+	for name, runs := range map[string][]struct {
+		apis []*api
+		want string
+	}{
+		"a group is added": {{[]*api{kwok}, "karpenter/v1"}, {[]*api{kwok, other}, "karpenter/v1 karpenter.test.sh/v1"},
+			{[]*api{kwok, kwok2, other, third}, "karpenter/v1 karpenter/v2 karpenter.test.sh/v1 karpenter.third.sh/v1"}},
+		"the first group goes": {{[]*api{kwok}, "karpenter/v1"}, {[]*api{kwok, other}, "karpenter/v1 karpenter.test.sh/v1"},
+			{[]*api{other}, "karpenter.test.sh/v1"}, {[]*api{other, other2}, "karpenter.test.sh/v1 karpenter.test.sh/v2"},
+			{[]*api{other, kwok}, "karpenter.test.sh/v1 karpenter/v1"}, {[]*api{kwok, other, third}, "karpenter/v1 karpenter.test.sh/v1 karpenter.third.sh/v1"}},
+		"another version comes with another group": {{[]*api{kwok}, "karpenter/v1"},
+			{[]*api{kwok2, other2}, "karpenter/v2 karpenter.test.sh/v2"}},
+		"both at once": {{[]*api{kwok, other}, "karpenter.kwok.sh/v1 karpenter.test.sh/v1"}, {[]*api{kwok}, "karpenter.kwok.sh/v1"}},
+		"the core group": {{[]*api{ofGo("", "a/core/v1")}, "core/v1"},
+			{[]*api{ofGo("core.example.com", "b/core/v1"), ofGo("", "a/core/v1")}, "core.example.com/v1 core/v1"}},
+		"a package is added": {{[]*api{two}, "shop/v1"}, {[]*api{one, two}, "x.io/a/shop/v1 shop/v1"}, {[]*api{one}, "x.io/a/shop/v1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := outputDir(t.TempDir())
+			for i, run := range runs {
+				files := map[string][]byte{}
+				var got []string
+				var apis []*api
+				for _, a := range run.apis {
+					again := *a
+					again.Kinds = []kind{{Name: "Widget", Plural: "Widgets", Resource: "widgets", Type: "Widget"}}
+					apis = append(apis, &again)
+				}
+				if err := (groupDirs{}).place(apis, dir); err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range apis {
+					got = append(got, a.Dir)
+					more, err := new(printer).files(a)
+					if err != nil {
+						t.Fatal(err)
+					}
+					maps.Copy(files, more)
+				}
+				if diff := cmp.Diff(strings.Fields(run.want), got); diff != "" {
+					t.Errorf("run %d (-want +got):\n%s", i+1, diff)
+				}
+				if _, err := dir.write(files); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -39,7 +39,7 @@ const usage = `codegen writes informers, listers and typed indexes for the types
 Packages are named as for go build: ./api/..., example.com/api/v1. Packages without markers are ignored. For each other
 package, codegen writes a package with the last two elements of its path into the output directory. For CRDs, it writes
 one for each version of each group, such as shop/v1 for shop.example.com/v1. Groups that would share a directory get
-directories with their full names; -group-dir names others.
+directories with their full names, but a directory that exists keeps its name; -group-dir names others.
 
 With -factory, it writes the packages that informer-gen writes below externalversions, with the same names.
 
@@ -239,7 +239,7 @@ func (o *options) generate() (map[string][]byte, error) {
 		}
 		apis = slices.DeleteFunc(apis, func(a *api) bool { return len(a.Kinds) == 0 })
 	}
-	if err := o.groupDirs.place(apis); err != nil {
+	if err := o.groupDirs.place(apis, outputDir(o.outputDir)); err != nil {
 		return nil, err
 	}
 	all, external := map[string][]byte{}, clientConfigs{}
@@ -273,7 +273,8 @@ func (o *options) generate() (map[string][]byte, error) {
 // load returns the apis of all sources, with -fields and -index applied.
 func (o *options) load() (apis []*api, err error) {
 	if len(o.patterns) > 0 {
-		source := &goSource{plurals: o.plurals, exclude: o.exclude, copies: o.deepCopy}
+		source := &goSource{plurals: o.plurals, exclude: o.exclude, copies: o.deepCopy,
+			listers: o.factory.listers != "" && o.factory.clientset == ""}
 		apis, err = source.load(o.patterns)
 		if o.notes = source.notes; err != nil {
 			return nil, err

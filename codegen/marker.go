@@ -144,8 +144,9 @@ func unquote(text string) string {
 	return text
 }
 
-// verbs returns a function that reports whether the genclient markers include a verb.
-func (ms markers) verbs() (has func(string) bool, err error) {
+// verbs returns a function that reports whether the genclient markers include a verb. As for lister-gen, noVerbs
+// excludes no verb from listers.
+func (ms markers) verbs(listers bool) (has func(string) bool, err error) {
 	skipped, only := map[string]bool{}, map[string]bool{}
 	limited := false
 	for _, m := range ms {
@@ -155,7 +156,7 @@ func (ms markers) verbs() (has func(string) bool, err error) {
 				return nil, m.errorf("the marker takes no value: remove the marker to leave the type out")
 			}
 		case "genclient:noVerbs":
-			limited = true
+			limited = limited || !listers
 		case "genclient:readonly":
 			limited = true
 			only["get"], only["list"], only["watch"] = true, true, true
@@ -179,7 +180,7 @@ func (ms markers) verbs() (has func(string) bool, err error) {
 			}
 		}
 	}
-	if ms.has("genclient:noVerbs") {
+	if ms.has("genclient:noVerbs") && !listers {
 		only = nil
 	}
 	return func(verb string) bool { return !skipped[verb] && (!limited || only[verb]) }, nil

@@ -148,7 +148,7 @@ func (a *api) declaredNames() []string {
 // declaredNames returns the names that are declared for a kind, beside its type.
 func (k *kind) declaredNames() []string {
 	return []string{
-		k.Name + "Resource", "New" + k.Name + "Informer", k.Name + "Lister", "New" + k.Name + "Lister", k.Name +
+		k.Name + "Resource", k.Name + "GVK", "New" + k.Name + "Informer", k.Name + "Lister", "New" + k.Name + "Lister", k.Name +
 			"NamespaceLister",
 		k.Name + "ListerExpansion", k.Name + "NamespaceListerExpansion",
 	}

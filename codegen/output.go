@@ -97,8 +97,8 @@ type staleFiles struct {
 	left            []string // written by an earlier run, and not by this one
 }
 
-// stale returns the files that write would change. It returns an error if write would overwrite a file that somebody
-// wrote by hand.
+// stale returns the files that write would change. It returns an error if write would overwrite a file that codegen did
+// not write.
 func (d outputDir) stale(files map[string][]byte, others ...string) (stale staleFiles, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		have, err := os.ReadFile(d.path(name))
@@ -107,8 +107,12 @@ func (d outputDir) stale(files map[string][]byte, others ...string) (stale stale
 			stale.missing = append(stale.missing, name)
 		case err != nil:
 			return stale, err
-		case len(have) > 0 && !anyGenerated.Match(have):
-			return stale, fmt.Errorf("%s is not generated: move it away, or name another -output-dir", d.path(name))
+		case len(have) > 0 && !isGenerated(have):
+			what := "not generated"
+			if by := anyGenerated.FindSubmatch(head(have)); by != nil {
+				what = fmt.Sprintf("of another generator, %q", by[1])
+			}
+			return stale, fmt.Errorf("%s is %s: move it away, or name another -output-dir", d.path(name), what)
 		case !bytes.Equal(have, d.dated(name, files[name])):
 			stale.differ = append(stale.differ, name)
 		}
@@ -165,12 +169,17 @@ func hasRunOfItsOwn(dir string) bool {
 }
 
 // anyGenerated matches the comment of a file that some generator wrote.
-var anyGenerated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.\r?$`)
+var anyGenerated = regexp.MustCompile(`(?m)^// (Code generated .* DO NOT EDIT\.)\r?$`)
+
+// head returns the comments at the top of a Go file, after an empty line.
+func head(text []byte) []byte {
+	head, _, _ := bytes.Cut(append([]byte("\n"), text...), []byte("\npackage "))
+	return head
+}
 
 // isGenerated reports whether codegen wrote a file.
 func isGenerated(text []byte) bool {
-	head, _, _ := bytes.Cut(text, []byte("\npackage "))
-	return bytes.HasPrefix(head, []byte(generatedBy)) || bytes.Contains(head, []byte("\n"+generatedBy))
+	return bytes.Contains(head(text), []byte("\n"+generatedBy+" from "))
 }
 
 var anyYear = regexp.MustCompile(`\b(19|20)[0-9][0-9]\b`)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ type goSource struct {
 	plurals plurals
 	exclude map[string]bool            // "import/path.Kind"
 	copies  bool                       // find the types that get deep copies
+	listers bool                       // find the types of lister-gen: it wants list, but not watch
 	dirs    []string                   // of the packages that may have deep copies: those of the main module
 	notes   []string                   // about types that are left out, for the user
 	defined map[string]map[string]bool // the kinds that have CRDs, by directory of the module; see definedIn
@@ -87,7 +87,7 @@ func (s *goSource) marked(patterns []string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			if hasMarkers.Match(text) && !bytes.Contains(text, []byte(generatedBy)) {
+			if hasMarkers.Match(text) && !isGenerated(text) {
 				paths = append(paths, pkg.PkgPath)
 				break
 			}
@@ -195,7 +195,7 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 		p.roots[name] = true
 	}
 	why, genclient := ms.get("genclient")
-	hasVerb, err := ms.verbs()
+	hasVerb, err := ms.verbs(p.source.listers)
 	if err != nil {
 		return fail(err)
 	}
@@ -213,7 +213,7 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 			return fail(indexes[0].mark.errorf("the type has none of the markers +genclient, +kubebuilder:object:root=true and +kubebuilder:resource"))
 		}
 		return kind{}, false
-	case !hasVerb("list") || !hasVerb("watch"), ms.has("kubebuilder:skipversion"), ms.has("kubebuilder:unservedversion"),
+	case !hasVerb("list") || !hasVerb("watch") && !p.source.listers, ms.has("kubebuilder:skipversion"), ms.has("kubebuilder:unservedversion"),
 		p.source.exclude[p.PkgPath+"."+name]:
 		return kind{}, false
 	}

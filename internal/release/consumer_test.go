@@ -113,6 +113,16 @@ func TestModulesInstall(t *testing.T) {
 		c.replace(".", "codegen")
 		followCodegen(c)
 	})
-	t.Run("codegen that go.mod does not have", func(t *testing.T) { runOnce(consumer(t)) })
+	t.Run("codegen that go.mod does not have", func(t *testing.T) { runOnce(consumer(t), codegenPath+"@"+next.String()) })
+	t.Run("codegen that go.mod does not have, and the library of this folder", func(t *testing.T) {
+		c := consumer(t)
+		c.replace(".")
+		runOnce(c, codegenPath+"@"+next.String())
+	})
+	t.Run("codegen of this folder, without a tool line", func(t *testing.T) {
+		c := consumer(t)
+		c.replace(".", "codegen")
+		runOnce(c, codegenPath)
+	})
 	t.Run("docs/getting-started.md", func(t *testing.T) { followGettingStarted(consumer(t)) })
 }

@@ -112,21 +112,28 @@ func followCodegen(c consumer) {
 	c.run("go", append([]string{"vet"}, append(race(), "./...")...)...)
 }
 
-// runOnce runs codegen without adding it to go.mod, and follows the advice of its messages until it succeeds.
-func runOnce(c consumer) {
+// advice matches a command that codegen or the go command advises to run.
+var advice = regexp.MustCompile(`(?:: run |; to add it:\s+)go (get \S+)\n`)
+
+// runOnce runs codegen without a tool line in go.mod, and follows the advice of its messages until it succeeds. program
+// is the package, with a version if go.mod does not have it.
+func runOnce(c consumer, program string) {
+	c.t.Helper()
 	readme := readPage(c.t, "codegen/README.md")
 	c.shop(readme)
-	args := []string{"run", codegenPath + "@" + next.String(), "./..."}
+	args := []string{"run", program, "./..."}
 	out, err := c.try("go", args...)
 	if err == nil {
 		c.t.Fatal("codegen knows types of packages that go.mod lacks")
 	}
-	advice := regexp.MustCompile(`: run (go get \S+)\n`).FindStringSubmatch(out)
-	if advice == nil {
-		c.t.Fatalf("codegen does not say how to get what is missing:\n%s", out)
+	for followed := map[string]bool{}; err != nil; out, err = c.try("go", args...) {
+		command := advice.FindStringSubmatch(out)
+		if command == nil || followed[command[1]] {
+			c.t.Fatalf("nothing says how to get what is missing:\n%s", out)
+		}
+		followed[command[1]] = true
+		c.run("go", strings.Fields(command[1])...)
 	}
-	c.run("go", strings.Fields(advice[1])[1:]...)
-	c.run("go", args...)
 	c.compile(readme)
 }
 

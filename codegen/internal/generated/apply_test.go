@@ -18,8 +18,6 @@ import (
 
 	"github.com/typedinformer/informer"
 	shopac "github.com/typedinformer/informer/codegen/testdata/apply/out/applyconfiguration/shop/v1"
-	applyinformers "github.com/typedinformer/informer/codegen/testdata/apply/out/shop/v1"
-	appliedv1 "github.com/typedinformer/informer/codegen/testdata/apply/shop/v1"
 	crdac "github.com/typedinformer/informer/codegen/testdata/crdapply/out/applyconfiguration/shop/v1"
 )
 
@@ -68,7 +66,7 @@ func TestApplyConfiguration(t *testing.T) {
 	}
 }
 
-// The function of a kind sends its configuration to the object that it names.
+// The client of a kind sends a configuration to the object that it names.
 func TestApplyByClient(t *testing.T) {
 	var request string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,9 +80,9 @@ func TestApplyByClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	widgets := informer.NewTypedClient[*appliedv1.Widget](client, applyinformers.WidgetResource)
+	widgets := shopac.NewWidgetClient(client)
 	owner := metav1.ApplyOptions{FieldManager: "me"}
-	got, err := shopac.ApplyWidget(t.Context(), widgets, shopac.Widget("car", "shop").WithSpec(shopac.WidgetSpec().WithReplicas(2)), owner)
+	got, err := widgets.Apply(t.Context(), shopac.Widget("car", "shop").WithSpec(shopac.WidgetSpec().WithReplicas(2)), owner)
 	if err != nil || got.ResourceVersion != "2" {
 		t.Fatal(got, err)
 	}
@@ -94,7 +92,7 @@ func TestApplyByClient(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name, b := range map[string]*shopac.WidgetApplyConfiguration{"nil": nil, "empty": {}} {
-		if _, err := shopac.ApplyWidget(t.Context(), widgets, b, owner); err == nil {
+		if _, err := widgets.Apply(t.Context(), b, owner); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

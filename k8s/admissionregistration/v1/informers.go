@@ -13,6 +13,9 @@ import (
 // MutatingWebhookConfigurationResource is the resource mutatingwebhookconfigurations of admissionregistration.k8s.io/v1.
 var MutatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 
+// MutatingWebhookConfigurationGVK is the kind MutatingWebhookConfiguration of admissionregistration.k8s.io/v1.
+var MutatingWebhookConfigurationGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"}
+
 // NewMutatingWebhookConfigurationInformer returns an informer of the mutatingwebhookconfigurations.
 func NewMutatingWebhookConfigurationInformer(client *informer.Client, config informer.Config[*admissionregistrationv1.MutatingWebhookConfiguration]) *informer.Informer[*admissionregistrationv1.MutatingWebhookConfiguration] {
 	return informer.New(client, informer.Resource{GroupVersionResource: MutatingWebhookConfigurationResource}, config)
@@ -28,6 +31,9 @@ func NewMutatingWebhookConfigurationLister(of informer.Indexable[*admissionregis
 
 // ValidatingAdmissionPolicyResource is the resource validatingadmissionpolicies of admissionregistration.k8s.io/v1.
 var ValidatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
+
+// ValidatingAdmissionPolicyGVK is the kind ValidatingAdmissionPolicy of admissionregistration.k8s.io/v1.
+var ValidatingAdmissionPolicyGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"}
 
 // NewValidatingAdmissionPolicyInformer returns an informer of the validatingadmissionpolicies.
 func NewValidatingAdmissionPolicyInformer(client *informer.Client, config informer.Config[*admissionregistrationv1.ValidatingAdmissionPolicy]) *informer.Informer[*admissionregistrationv1.ValidatingAdmissionPolicy] {
@@ -45,6 +51,9 @@ func NewValidatingAdmissionPolicyLister(of informer.Indexable[*admissionregistra
 // ValidatingAdmissionPolicyBindingResource is the resource validatingadmissionpolicybindings of admissionregistration.k8s.io/v1.
 var ValidatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"}
 
+// ValidatingAdmissionPolicyBindingGVK is the kind ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1.
+var ValidatingAdmissionPolicyBindingGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}
+
 // NewValidatingAdmissionPolicyBindingInformer returns an informer of the validatingadmissionpolicybindings.
 func NewValidatingAdmissionPolicyBindingInformer(client *informer.Client, config informer.Config[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]) *informer.Informer[*admissionregistrationv1.ValidatingAdmissionPolicyBinding] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyBindingResource}, config)
@@ -60,6 +69,9 @@ func NewValidatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionr
 
 // ValidatingWebhookConfigurationResource is the resource validatingwebhookconfigurations of admissionregistration.k8s.io/v1.
 var ValidatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
+
+// ValidatingWebhookConfigurationGVK is the kind ValidatingWebhookConfiguration of admissionregistration.k8s.io/v1.
+var ValidatingWebhookConfigurationGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"}
 
 // NewValidatingWebhookConfigurationInformer returns an informer of the validatingwebhookconfigurations.
 func NewValidatingWebhookConfigurationInformer(client *informer.Client, config informer.Config[*admissionregistrationv1.ValidatingWebhookConfiguration]) *informer.Informer[*admissionregistrationv1.ValidatingWebhookConfiguration] {

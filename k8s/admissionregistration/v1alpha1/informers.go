@@ -13,6 +13,9 @@ import (
 // MutatingAdmissionPolicyResource is the resource mutatingadmissionpolicies of admissionregistration.k8s.io/v1alpha1.
 var MutatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "mutatingadmissionpolicies"}
 
+// MutatingAdmissionPolicyGVK is the kind MutatingAdmissionPolicy of admissionregistration.k8s.io/v1alpha1.
+var MutatingAdmissionPolicyGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "MutatingAdmissionPolicy"}
+
 // NewMutatingAdmissionPolicyInformer returns an informer of the mutatingadmissionpolicies.
 func NewMutatingAdmissionPolicyInformer(client *informer.Client, config informer.Config[*admissionregistrationv1alpha1.MutatingAdmissionPolicy]) *informer.Informer[*admissionregistrationv1alpha1.MutatingAdmissionPolicy] {
 	return informer.New(client, informer.Resource{GroupVersionResource: MutatingAdmissionPolicyResource}, config)
@@ -28,6 +31,9 @@ func NewMutatingAdmissionPolicyLister(of informer.Indexable[*admissionregistrati
 
 // MutatingAdmissionPolicyBindingResource is the resource mutatingadmissionpolicybindings of admissionregistration.k8s.io/v1alpha1.
 var MutatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "mutatingadmissionpolicybindings"}
+
+// MutatingAdmissionPolicyBindingGVK is the kind MutatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1alpha1.
+var MutatingAdmissionPolicyBindingGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "MutatingAdmissionPolicyBinding"}
 
 // NewMutatingAdmissionPolicyBindingInformer returns an informer of the mutatingadmissionpolicybindings.
 func NewMutatingAdmissionPolicyBindingInformer(client *informer.Client, config informer.Config[*admissionregistrationv1alpha1.MutatingAdmissionPolicyBinding]) *informer.Informer[*admissionregistrationv1alpha1.MutatingAdmissionPolicyBinding] {
@@ -45,6 +51,9 @@ func NewMutatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionreg
 // ValidatingAdmissionPolicyResource is the resource validatingadmissionpolicies of admissionregistration.k8s.io/v1alpha1.
 var ValidatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "validatingadmissionpolicies"}
 
+// ValidatingAdmissionPolicyGVK is the kind ValidatingAdmissionPolicy of admissionregistration.k8s.io/v1alpha1.
+var ValidatingAdmissionPolicyGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "ValidatingAdmissionPolicy"}
+
 // NewValidatingAdmissionPolicyInformer returns an informer of the validatingadmissionpolicies.
 func NewValidatingAdmissionPolicyInformer(client *informer.Client, config informer.Config[*admissionregistrationv1alpha1.ValidatingAdmissionPolicy]) *informer.Informer[*admissionregistrationv1alpha1.ValidatingAdmissionPolicy] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyResource}, config)
@@ -60,6 +69,9 @@ func NewValidatingAdmissionPolicyLister(of informer.Indexable[*admissionregistra
 
 // ValidatingAdmissionPolicyBindingResource is the resource validatingadmissionpolicybindings of admissionregistration.k8s.io/v1alpha1.
 var ValidatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "validatingadmissionpolicybindings"}
+
+// ValidatingAdmissionPolicyBindingGVK is the kind ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1alpha1.
+var ValidatingAdmissionPolicyBindingGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "ValidatingAdmissionPolicyBinding"}
 
 // NewValidatingAdmissionPolicyBindingInformer returns an informer of the validatingadmissionpolicybindings.
 func NewValidatingAdmissionPolicyBindingInformer(client *informer.Client, config informer.Config[*admissionregistrationv1alpha1.ValidatingAdmissionPolicyBinding]) *informer.Informer[*admissionregistrationv1alpha1.ValidatingAdmissionPolicyBinding] {

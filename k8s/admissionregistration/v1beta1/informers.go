@@ -13,6 +13,9 @@ import (
 // MutatingAdmissionPolicyResource is the resource mutatingadmissionpolicies of admissionregistration.k8s.io/v1beta1.
 var MutatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "mutatingadmissionpolicies"}
 
+// MutatingAdmissionPolicyGVK is the kind MutatingAdmissionPolicy of admissionregistration.k8s.io/v1beta1.
+var MutatingAdmissionPolicyGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "MutatingAdmissionPolicy"}
+
 // NewMutatingAdmissionPolicyInformer returns an informer of the mutatingadmissionpolicies.
 func NewMutatingAdmissionPolicyInformer(client *informer.Client, config informer.Config[*admissionregistrationv1beta1.MutatingAdmissionPolicy]) *informer.Informer[*admissionregistrationv1beta1.MutatingAdmissionPolicy] {
 	return informer.New(client, informer.Resource{GroupVersionResource: MutatingAdmissionPolicyResource}, config)
@@ -28,6 +31,9 @@ func NewMutatingAdmissionPolicyLister(of informer.Indexable[*admissionregistrati
 
 // MutatingAdmissionPolicyBindingResource is the resource mutatingadmissionpolicybindings of admissionregistration.k8s.io/v1beta1.
 var MutatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "mutatingadmissionpolicybindings"}
+
+// MutatingAdmissionPolicyBindingGVK is the kind MutatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1beta1.
+var MutatingAdmissionPolicyBindingGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "MutatingAdmissionPolicyBinding"}
 
 // NewMutatingAdmissionPolicyBindingInformer returns an informer of the mutatingadmissionpolicybindings.
 func NewMutatingAdmissionPolicyBindingInformer(client *informer.Client, config informer.Config[*admissionregistrationv1beta1.MutatingAdmissionPolicyBinding]) *informer.Informer[*admissionregistrationv1beta1.MutatingAdmissionPolicyBinding] {
@@ -45,6 +51,9 @@ func NewMutatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionreg
 // MutatingWebhookConfigurationResource is the resource mutatingwebhookconfigurations of admissionregistration.k8s.io/v1beta1.
 var MutatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "mutatingwebhookconfigurations"}
 
+// MutatingWebhookConfigurationGVK is the kind MutatingWebhookConfiguration of admissionregistration.k8s.io/v1beta1.
+var MutatingWebhookConfigurationGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "MutatingWebhookConfiguration"}
+
 // NewMutatingWebhookConfigurationInformer returns an informer of the mutatingwebhookconfigurations.
 func NewMutatingWebhookConfigurationInformer(client *informer.Client, config informer.Config[*admissionregistrationv1beta1.MutatingWebhookConfiguration]) *informer.Informer[*admissionregistrationv1beta1.MutatingWebhookConfiguration] {
 	return informer.New(client, informer.Resource{GroupVersionResource: MutatingWebhookConfigurationResource}, config)
@@ -60,6 +69,9 @@ func NewMutatingWebhookConfigurationLister(of informer.Indexable[*admissionregis
 
 // ValidatingAdmissionPolicyResource is the resource validatingadmissionpolicies of admissionregistration.k8s.io/v1beta1.
 var ValidatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "validatingadmissionpolicies"}
+
+// ValidatingAdmissionPolicyGVK is the kind ValidatingAdmissionPolicy of admissionregistration.k8s.io/v1beta1.
+var ValidatingAdmissionPolicyGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "ValidatingAdmissionPolicy"}
 
 // NewValidatingAdmissionPolicyInformer returns an informer of the validatingadmissionpolicies.
 func NewValidatingAdmissionPolicyInformer(client *informer.Client, config informer.Config[*admissionregistrationv1beta1.ValidatingAdmissionPolicy]) *informer.Informer[*admissionregistrationv1beta1.ValidatingAdmissionPolicy] {
@@ -77,6 +89,9 @@ func NewValidatingAdmissionPolicyLister(of informer.Indexable[*admissionregistra
 // ValidatingAdmissionPolicyBindingResource is the resource validatingadmissionpolicybindings of admissionregistration.k8s.io/v1beta1.
 var ValidatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "validatingadmissionpolicybindings"}
 
+// ValidatingAdmissionPolicyBindingGVK is the kind ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1beta1.
+var ValidatingAdmissionPolicyBindingGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "ValidatingAdmissionPolicyBinding"}
+
 // NewValidatingAdmissionPolicyBindingInformer returns an informer of the validatingadmissionpolicybindings.
 func NewValidatingAdmissionPolicyBindingInformer(client *informer.Client, config informer.Config[*admissionregistrationv1beta1.ValidatingAdmissionPolicyBinding]) *informer.Informer[*admissionregistrationv1beta1.ValidatingAdmissionPolicyBinding] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyBindingResource}, config)
@@ -92,6 +107,9 @@ func NewValidatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionr
 
 // ValidatingWebhookConfigurationResource is the resource validatingwebhookconfigurations of admissionregistration.k8s.io/v1beta1.
 var ValidatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "validatingwebhookconfigurations"}
+
+// ValidatingWebhookConfigurationGVK is the kind ValidatingWebhookConfiguration of admissionregistration.k8s.io/v1beta1.
+var ValidatingWebhookConfigurationGVK = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "ValidatingWebhookConfiguration"}
 
 // NewValidatingWebhookConfigurationInformer returns an informer of the validatingwebhookconfigurations.
 func NewValidatingWebhookConfigurationInformer(client *informer.Client, config informer.Config[*admissionregistrationv1beta1.ValidatingWebhookConfiguration]) *informer.Informer[*admissionregistrationv1beta1.ValidatingWebhookConfiguration] {

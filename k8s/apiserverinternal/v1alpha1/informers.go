@@ -13,6 +13,9 @@ import (
 // StorageVersionResource is the resource storageversions of internal.apiserver.k8s.io/v1alpha1.
 var StorageVersionResource = schema.GroupVersionResource{Group: "internal.apiserver.k8s.io", Version: "v1alpha1", Resource: "storageversions"}
 
+// StorageVersionGVK is the kind StorageVersion of internal.apiserver.k8s.io/v1alpha1.
+var StorageVersionGVK = schema.GroupVersionKind{Group: "internal.apiserver.k8s.io", Version: "v1alpha1", Kind: "StorageVersion"}
+
 // NewStorageVersionInformer returns an informer of the storageversions.
 func NewStorageVersionInformer(client *informer.Client, config informer.Config[*apiserverinternalv1alpha1.StorageVersion]) *informer.Informer[*apiserverinternalv1alpha1.StorageVersion] {
 	return informer.New(client, informer.Resource{GroupVersionResource: StorageVersionResource}, config)

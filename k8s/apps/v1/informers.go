@@ -13,6 +13,9 @@ import (
 // ControllerRevisionResource is the resource controllerrevisions of apps/v1.
 var ControllerRevisionResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}
 
+// ControllerRevisionGVK is the kind ControllerRevision of apps/v1.
+var ControllerRevisionGVK = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevision"}
+
 // NewControllerRevisionInformer returns an informer of the controllerrevisions in namespaces, or in all if there are none.
 func NewControllerRevisionInformer(client *informer.Client, config informer.Config[*appsv1.ControllerRevision], namespaces ...string) *informer.Informer[*appsv1.ControllerRevision] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ControllerRevisionResource, Namespaces: namespaces}, config)
@@ -28,6 +31,9 @@ func NewControllerRevisionLister(of informer.Indexable[*appsv1.ControllerRevisio
 
 // DaemonSetResource is the resource daemonsets of apps/v1.
 var DaemonSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
+
+// DaemonSetGVK is the kind DaemonSet of apps/v1.
+var DaemonSetGVK = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
 
 // NewDaemonSetInformer returns an informer of the daemonsets in namespaces, or in all if there are none.
 func NewDaemonSetInformer(client *informer.Client, config informer.Config[*appsv1.DaemonSet], namespaces ...string) *informer.Informer[*appsv1.DaemonSet] {
@@ -45,6 +51,9 @@ func NewDaemonSetLister(of informer.Indexable[*appsv1.DaemonSet]) DaemonSetListe
 // DeploymentResource is the resource deployments of apps/v1.
 var DeploymentResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
+// DeploymentGVK is the kind Deployment of apps/v1.
+var DeploymentGVK = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+
 // NewDeploymentInformer returns an informer of the deployments in namespaces, or in all if there are none.
 func NewDeploymentInformer(client *informer.Client, config informer.Config[*appsv1.Deployment], namespaces ...string) *informer.Informer[*appsv1.Deployment] {
 	return informer.New(client, informer.Resource{GroupVersionResource: DeploymentResource, Namespaces: namespaces}, config)
@@ -61,6 +70,9 @@ func NewDeploymentLister(of informer.Indexable[*appsv1.Deployment]) DeploymentLi
 // ReplicaSetResource is the resource replicasets of apps/v1.
 var ReplicaSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 
+// ReplicaSetGVK is the kind ReplicaSet of apps/v1.
+var ReplicaSetGVK = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
+
 // NewReplicaSetInformer returns an informer of the replicasets in namespaces, or in all if there are none.
 func NewReplicaSetInformer(client *informer.Client, config informer.Config[*appsv1.ReplicaSet], namespaces ...string) *informer.Informer[*appsv1.ReplicaSet] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ReplicaSetResource, Namespaces: namespaces}, config)
@@ -76,6 +88,9 @@ func NewReplicaSetLister(of informer.Indexable[*appsv1.ReplicaSet]) ReplicaSetLi
 
 // StatefulSetResource is the resource statefulsets of apps/v1.
 var StatefulSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
+
+// StatefulSetGVK is the kind StatefulSet of apps/v1.
+var StatefulSetGVK = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}
 
 // NewStatefulSetInformer returns an informer of the statefulsets in namespaces, or in all if there are none.
 func NewStatefulSetInformer(client *informer.Client, config informer.Config[*appsv1.StatefulSet], namespaces ...string) *informer.Informer[*appsv1.StatefulSet] {

@@ -13,6 +13,9 @@ import (
 // ControllerRevisionResource is the resource controllerrevisions of apps/v1beta1.
 var ControllerRevisionResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta1", Resource: "controllerrevisions"}
 
+// ControllerRevisionGVK is the kind ControllerRevision of apps/v1beta1.
+var ControllerRevisionGVK = schema.GroupVersionKind{Group: "apps", Version: "v1beta1", Kind: "ControllerRevision"}
+
 // NewControllerRevisionInformer returns an informer of the controllerrevisions in namespaces, or in all if there are none.
 func NewControllerRevisionInformer(client *informer.Client, config informer.Config[*appsv1beta1.ControllerRevision], namespaces ...string) *informer.Informer[*appsv1beta1.ControllerRevision] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ControllerRevisionResource, Namespaces: namespaces}, config)
@@ -29,6 +32,9 @@ func NewControllerRevisionLister(of informer.Indexable[*appsv1beta1.ControllerRe
 // DeploymentResource is the resource deployments of apps/v1beta1.
 var DeploymentResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta1", Resource: "deployments"}
 
+// DeploymentGVK is the kind Deployment of apps/v1beta1.
+var DeploymentGVK = schema.GroupVersionKind{Group: "apps", Version: "v1beta1", Kind: "Deployment"}
+
 // NewDeploymentInformer returns an informer of the deployments in namespaces, or in all if there are none.
 func NewDeploymentInformer(client *informer.Client, config informer.Config[*appsv1beta1.Deployment], namespaces ...string) *informer.Informer[*appsv1beta1.Deployment] {
 	return informer.New(client, informer.Resource{GroupVersionResource: DeploymentResource, Namespaces: namespaces}, config)
@@ -44,6 +50,9 @@ func NewDeploymentLister(of informer.Indexable[*appsv1beta1.Deployment]) Deploym
 
 // StatefulSetResource is the resource statefulsets of apps/v1beta1.
 var StatefulSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta1", Resource: "statefulsets"}
+
+// StatefulSetGVK is the kind StatefulSet of apps/v1beta1.
+var StatefulSetGVK = schema.GroupVersionKind{Group: "apps", Version: "v1beta1", Kind: "StatefulSet"}
 
 // NewStatefulSetInformer returns an informer of the statefulsets in namespaces, or in all if there are none.
 func NewStatefulSetInformer(client *informer.Client, config informer.Config[*appsv1beta1.StatefulSet], namespaces ...string) *informer.Informer[*appsv1beta1.StatefulSet] {

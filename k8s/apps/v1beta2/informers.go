@@ -13,6 +13,9 @@ import (
 // ControllerRevisionResource is the resource controllerrevisions of apps/v1beta2.
 var ControllerRevisionResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "controllerrevisions"}
 
+// ControllerRevisionGVK is the kind ControllerRevision of apps/v1beta2.
+var ControllerRevisionGVK = schema.GroupVersionKind{Group: "apps", Version: "v1beta2", Kind: "ControllerRevision"}
+
 // NewControllerRevisionInformer returns an informer of the controllerrevisions in namespaces, or in all if there are none.
 func NewControllerRevisionInformer(client *informer.Client, config informer.Config[*appsv1beta2.ControllerRevision], namespaces ...string) *informer.Informer[*appsv1beta2.ControllerRevision] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ControllerRevisionResource, Namespaces: namespaces}, config)
@@ -28,6 +31,9 @@ func NewControllerRevisionLister(of informer.Indexable[*appsv1beta2.ControllerRe
 
 // DaemonSetResource is the resource daemonsets of apps/v1beta2.
 var DaemonSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "daemonsets"}
+
+// DaemonSetGVK is the kind DaemonSet of apps/v1beta2.
+var DaemonSetGVK = schema.GroupVersionKind{Group: "apps", Version: "v1beta2", Kind: "DaemonSet"}
 
 // NewDaemonSetInformer returns an informer of the daemonsets in namespaces, or in all if there are none.
 func NewDaemonSetInformer(client *informer.Client, config informer.Config[*appsv1beta2.DaemonSet], namespaces ...string) *informer.Informer[*appsv1beta2.DaemonSet] {
@@ -45,6 +51,9 @@ func NewDaemonSetLister(of informer.Indexable[*appsv1beta2.DaemonSet]) DaemonSet
 // DeploymentResource is the resource deployments of apps/v1beta2.
 var DeploymentResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "deployments"}
 
+// DeploymentGVK is the kind Deployment of apps/v1beta2.
+var DeploymentGVK = schema.GroupVersionKind{Group: "apps", Version: "v1beta2", Kind: "Deployment"}
+
 // NewDeploymentInformer returns an informer of the deployments in namespaces, or in all if there are none.
 func NewDeploymentInformer(client *informer.Client, config informer.Config[*appsv1beta2.Deployment], namespaces ...string) *informer.Informer[*appsv1beta2.Deployment] {
 	return informer.New(client, informer.Resource{GroupVersionResource: DeploymentResource, Namespaces: namespaces}, config)
@@ -61,6 +70,9 @@ func NewDeploymentLister(of informer.Indexable[*appsv1beta2.Deployment]) Deploym
 // ReplicaSetResource is the resource replicasets of apps/v1beta2.
 var ReplicaSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "replicasets"}
 
+// ReplicaSetGVK is the kind ReplicaSet of apps/v1beta2.
+var ReplicaSetGVK = schema.GroupVersionKind{Group: "apps", Version: "v1beta2", Kind: "ReplicaSet"}
+
 // NewReplicaSetInformer returns an informer of the replicasets in namespaces, or in all if there are none.
 func NewReplicaSetInformer(client *informer.Client, config informer.Config[*appsv1beta2.ReplicaSet], namespaces ...string) *informer.Informer[*appsv1beta2.ReplicaSet] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ReplicaSetResource, Namespaces: namespaces}, config)
@@ -76,6 +88,9 @@ func NewReplicaSetLister(of informer.Indexable[*appsv1beta2.ReplicaSet]) Replica
 
 // StatefulSetResource is the resource statefulsets of apps/v1beta2.
 var StatefulSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "statefulsets"}
+
+// StatefulSetGVK is the kind StatefulSet of apps/v1beta2.
+var StatefulSetGVK = schema.GroupVersionKind{Group: "apps", Version: "v1beta2", Kind: "StatefulSet"}
 
 // NewStatefulSetInformer returns an informer of the statefulsets in namespaces, or in all if there are none.
 func NewStatefulSetInformer(client *informer.Client, config informer.Config[*appsv1beta2.StatefulSet], namespaces ...string) *informer.Informer[*appsv1beta2.StatefulSet] {

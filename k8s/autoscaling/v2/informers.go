@@ -13,6 +13,9 @@ import (
 // HorizontalPodAutoscalerResource is the resource horizontalpodautoscalers of autoscaling/v2.
 var HorizontalPodAutoscalerResource = schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
 
+// HorizontalPodAutoscalerGVK is the kind HorizontalPodAutoscaler of autoscaling/v2.
+var HorizontalPodAutoscalerGVK = schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
+
 // NewHorizontalPodAutoscalerInformer returns an informer of the horizontalpodautoscalers in namespaces, or in all if there are none.
 func NewHorizontalPodAutoscalerInformer(client *informer.Client, config informer.Config[*autoscalingv2.HorizontalPodAutoscaler], namespaces ...string) *informer.Informer[*autoscalingv2.HorizontalPodAutoscaler] {
 	return informer.New(client, informer.Resource{GroupVersionResource: HorizontalPodAutoscalerResource, Namespaces: namespaces}, config)

@@ -13,6 +13,9 @@ import (
 // CronJobResource is the resource cronjobs of batch/v1.
 var CronJobResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
 
+// CronJobGVK is the kind CronJob of batch/v1.
+var CronJobGVK = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}
+
 // NewCronJobInformer returns an informer of the cronjobs in namespaces, or in all if there are none.
 func NewCronJobInformer(client *informer.Client, config informer.Config[*batchv1.CronJob], namespaces ...string) *informer.Informer[*batchv1.CronJob] {
 	return informer.New(client, informer.Resource{GroupVersionResource: CronJobResource, Namespaces: namespaces}, config)
@@ -28,6 +31,9 @@ func NewCronJobLister(of informer.Indexable[*batchv1.CronJob]) CronJobLister {
 
 // JobResource is the resource jobs of batch/v1.
 var JobResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+
+// JobGVK is the kind Job of batch/v1.
+var JobGVK = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
 
 // NewJobInformer returns an informer of the jobs in namespaces, or in all if there are none.
 func NewJobInformer(client *informer.Client, config informer.Config[*batchv1.Job], namespaces ...string) *informer.Informer[*batchv1.Job] {

@@ -13,6 +13,9 @@ import (
 // CronJobResource is the resource cronjobs of batch/v1beta1.
 var CronJobResource = schema.GroupVersionResource{Group: "batch", Version: "v1beta1", Resource: "cronjobs"}
 
+// CronJobGVK is the kind CronJob of batch/v1beta1.
+var CronJobGVK = schema.GroupVersionKind{Group: "batch", Version: "v1beta1", Kind: "CronJob"}
+
 // NewCronJobInformer returns an informer of the cronjobs in namespaces, or in all if there are none.
 func NewCronJobInformer(client *informer.Client, config informer.Config[*batchv1beta1.CronJob], namespaces ...string) *informer.Informer[*batchv1beta1.CronJob] {
 	return informer.New(client, informer.Resource{GroupVersionResource: CronJobResource, Namespaces: namespaces}, config)

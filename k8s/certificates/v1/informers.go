@@ -13,6 +13,9 @@ import (
 // CertificateSigningRequestResource is the resource certificatesigningrequests of certificates.k8s.io/v1.
 var CertificateSigningRequestResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"}
 
+// CertificateSigningRequestGVK is the kind CertificateSigningRequest of certificates.k8s.io/v1.
+var CertificateSigningRequestGVK = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest"}
+
 // NewCertificateSigningRequestInformer returns an informer of the certificatesigningrequests.
 func NewCertificateSigningRequestInformer(client *informer.Client, config informer.Config[*certificatesv1.CertificateSigningRequest]) *informer.Informer[*certificatesv1.CertificateSigningRequest] {
 	return informer.New(client, informer.Resource{GroupVersionResource: CertificateSigningRequestResource}, config)

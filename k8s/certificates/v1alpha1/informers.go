@@ -13,6 +13,9 @@ import (
 // ClusterTrustBundleResource is the resource clustertrustbundles of certificates.k8s.io/v1alpha1.
 var ClusterTrustBundleResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1alpha1", Resource: "clustertrustbundles"}
 
+// ClusterTrustBundleGVK is the kind ClusterTrustBundle of certificates.k8s.io/v1alpha1.
+var ClusterTrustBundleGVK = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1alpha1", Kind: "ClusterTrustBundle"}
+
 // NewClusterTrustBundleInformer returns an informer of the clustertrustbundles.
 func NewClusterTrustBundleInformer(client *informer.Client, config informer.Config[*certificatesv1alpha1.ClusterTrustBundle]) *informer.Informer[*certificatesv1alpha1.ClusterTrustBundle] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ClusterTrustBundleResource}, config)

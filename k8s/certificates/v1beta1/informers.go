@@ -13,6 +13,9 @@ import (
 // CertificateSigningRequestResource is the resource certificatesigningrequests of certificates.k8s.io/v1beta1.
 var CertificateSigningRequestResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1beta1", Resource: "certificatesigningrequests"}
 
+// CertificateSigningRequestGVK is the kind CertificateSigningRequest of certificates.k8s.io/v1beta1.
+var CertificateSigningRequestGVK = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1beta1", Kind: "CertificateSigningRequest"}
+
 // NewCertificateSigningRequestInformer returns an informer of the certificatesigningrequests.
 func NewCertificateSigningRequestInformer(client *informer.Client, config informer.Config[*certificatesv1beta1.CertificateSigningRequest]) *informer.Informer[*certificatesv1beta1.CertificateSigningRequest] {
 	return informer.New(client, informer.Resource{GroupVersionResource: CertificateSigningRequestResource}, config)
@@ -29,6 +32,9 @@ func NewCertificateSigningRequestLister(of informer.Indexable[*certificatesv1bet
 // ClusterTrustBundleResource is the resource clustertrustbundles of certificates.k8s.io/v1beta1.
 var ClusterTrustBundleResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1beta1", Resource: "clustertrustbundles"}
 
+// ClusterTrustBundleGVK is the kind ClusterTrustBundle of certificates.k8s.io/v1beta1.
+var ClusterTrustBundleGVK = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1beta1", Kind: "ClusterTrustBundle"}
+
 // NewClusterTrustBundleInformer returns an informer of the clustertrustbundles.
 func NewClusterTrustBundleInformer(client *informer.Client, config informer.Config[*certificatesv1beta1.ClusterTrustBundle]) *informer.Informer[*certificatesv1beta1.ClusterTrustBundle] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ClusterTrustBundleResource}, config)
@@ -44,6 +50,9 @@ func NewClusterTrustBundleLister(of informer.Indexable[*certificatesv1beta1.Clus
 
 // PodCertificateRequestResource is the resource podcertificaterequests of certificates.k8s.io/v1beta1.
 var PodCertificateRequestResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1beta1", Resource: "podcertificaterequests"}
+
+// PodCertificateRequestGVK is the kind PodCertificateRequest of certificates.k8s.io/v1beta1.
+var PodCertificateRequestGVK = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1beta1", Kind: "PodCertificateRequest"}
 
 // NewPodCertificateRequestInformer returns an informer of the podcertificaterequests in namespaces, or in all if there are none.
 func NewPodCertificateRequestInformer(client *informer.Client, config informer.Config[*certificatesv1beta1.PodCertificateRequest], namespaces ...string) *informer.Informer[*certificatesv1beta1.PodCertificateRequest] {

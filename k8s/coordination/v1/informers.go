@@ -13,6 +13,9 @@ import (
 // LeaseResource is the resource leases of coordination.k8s.io/v1.
 var LeaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
+// LeaseGVK is the kind Lease of coordination.k8s.io/v1.
+var LeaseGVK = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
+
 // NewLeaseInformer returns an informer of the leases in namespaces, or in all if there are none.
 func NewLeaseInformer(client *informer.Client, config informer.Config[*coordinationv1.Lease], namespaces ...string) *informer.Informer[*coordinationv1.Lease] {
 	return informer.New(client, informer.Resource{GroupVersionResource: LeaseResource, Namespaces: namespaces}, config)

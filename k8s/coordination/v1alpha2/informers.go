@@ -13,6 +13,9 @@ import (
 // LeaseCandidateResource is the resource leasecandidates of coordination.k8s.io/v1alpha2.
 var LeaseCandidateResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1alpha2", Resource: "leasecandidates"}
 
+// LeaseCandidateGVK is the kind LeaseCandidate of coordination.k8s.io/v1alpha2.
+var LeaseCandidateGVK = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1alpha2", Kind: "LeaseCandidate"}
+
 // NewLeaseCandidateInformer returns an informer of the leasecandidates in namespaces, or in all if there are none.
 func NewLeaseCandidateInformer(client *informer.Client, config informer.Config[*coordinationv1alpha2.LeaseCandidate], namespaces ...string) *informer.Informer[*coordinationv1alpha2.LeaseCandidate] {
 	return informer.New(client, informer.Resource{GroupVersionResource: LeaseCandidateResource, Namespaces: namespaces}, config)

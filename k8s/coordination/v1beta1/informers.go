@@ -13,6 +13,9 @@ import (
 // LeaseResource is the resource leases of coordination.k8s.io/v1beta1.
 var LeaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1beta1", Resource: "leases"}
 
+// LeaseGVK is the kind Lease of coordination.k8s.io/v1beta1.
+var LeaseGVK = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1beta1", Kind: "Lease"}
+
 // NewLeaseInformer returns an informer of the leases in namespaces, or in all if there are none.
 func NewLeaseInformer(client *informer.Client, config informer.Config[*coordinationv1beta1.Lease], namespaces ...string) *informer.Informer[*coordinationv1beta1.Lease] {
 	return informer.New(client, informer.Resource{GroupVersionResource: LeaseResource, Namespaces: namespaces}, config)
@@ -28,6 +31,9 @@ func NewLeaseLister(of informer.Indexable[*coordinationv1beta1.Lease]) LeaseList
 
 // LeaseCandidateResource is the resource leasecandidates of coordination.k8s.io/v1beta1.
 var LeaseCandidateResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1beta1", Resource: "leasecandidates"}
+
+// LeaseCandidateGVK is the kind LeaseCandidate of coordination.k8s.io/v1beta1.
+var LeaseCandidateGVK = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1beta1", Kind: "LeaseCandidate"}
 
 // NewLeaseCandidateInformer returns an informer of the leasecandidates in namespaces, or in all if there are none.
 func NewLeaseCandidateInformer(client *informer.Client, config informer.Config[*coordinationv1beta1.LeaseCandidate], namespaces ...string) *informer.Informer[*coordinationv1beta1.LeaseCandidate] {

@@ -13,6 +13,9 @@ import (
 // ConfigMapResource is the resource configmaps of v1.
 var ConfigMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
+// ConfigMapGVK is the kind ConfigMap of v1.
+var ConfigMapGVK = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
 // NewConfigMapInformer returns an informer of the configmaps in namespaces, or in all if there are none.
 func NewConfigMapInformer(client *informer.Client, config informer.Config[*corev1.ConfigMap], namespaces ...string) *informer.Informer[*corev1.ConfigMap] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ConfigMapResource, Namespaces: namespaces}, config)
@@ -28,6 +31,9 @@ func NewConfigMapLister(of informer.Indexable[*corev1.ConfigMap]) ConfigMapListe
 
 // EndpointsResource is the resource endpoints of v1.
 var EndpointsResource = schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}
+
+// EndpointsGVK is the kind Endpoints of v1.
+var EndpointsGVK = schema.GroupVersionKind{Version: "v1", Kind: "Endpoints"}
 
 // NewEndpointsInformer returns an informer of the endpoints in namespaces, or in all if there are none.
 func NewEndpointsInformer(client *informer.Client, config informer.Config[*corev1.Endpoints], namespaces ...string) *informer.Informer[*corev1.Endpoints] {
@@ -45,6 +51,9 @@ func NewEndpointsLister(of informer.Indexable[*corev1.Endpoints]) EndpointsListe
 // EventResource is the resource events of v1.
 var EventResource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
+// EventGVK is the kind Event of v1.
+var EventGVK = schema.GroupVersionKind{Version: "v1", Kind: "Event"}
+
 // NewEventInformer returns an informer of the events in namespaces, or in all if there are none.
 func NewEventInformer(client *informer.Client, config informer.Config[*corev1.Event], namespaces ...string) *informer.Informer[*corev1.Event] {
 	return informer.New(client, informer.Resource{GroupVersionResource: EventResource, Namespaces: namespaces}, config)
@@ -60,6 +69,9 @@ func NewEventLister(of informer.Indexable[*corev1.Event]) EventLister {
 
 // LimitRangeResource is the resource limitranges of v1.
 var LimitRangeResource = schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}
+
+// LimitRangeGVK is the kind LimitRange of v1.
+var LimitRangeGVK = schema.GroupVersionKind{Version: "v1", Kind: "LimitRange"}
 
 // NewLimitRangeInformer returns an informer of the limitranges in namespaces, or in all if there are none.
 func NewLimitRangeInformer(client *informer.Client, config informer.Config[*corev1.LimitRange], namespaces ...string) *informer.Informer[*corev1.LimitRange] {
@@ -77,6 +89,9 @@ func NewLimitRangeLister(of informer.Indexable[*corev1.LimitRange]) LimitRangeLi
 // NamespaceResource is the resource namespaces of v1.
 var NamespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
+// NamespaceGVK is the kind Namespace of v1.
+var NamespaceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+
 // NewNamespaceInformer returns an informer of the namespaces.
 func NewNamespaceInformer(client *informer.Client, config informer.Config[*corev1.Namespace]) *informer.Informer[*corev1.Namespace] {
 	return informer.New(client, informer.Resource{GroupVersionResource: NamespaceResource}, config)
@@ -92,6 +107,9 @@ func NewNamespaceLister(of informer.Indexable[*corev1.Namespace]) NamespaceListe
 
 // NodeResource is the resource nodes of v1.
 var NodeResource = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+
+// NodeGVK is the kind Node of v1.
+var NodeGVK = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
 
 // NewNodeInformer returns an informer of the nodes.
 func NewNodeInformer(client *informer.Client, config informer.Config[*corev1.Node]) *informer.Informer[*corev1.Node] {
@@ -109,6 +127,9 @@ func NewNodeLister(of informer.Indexable[*corev1.Node]) NodeLister {
 // PersistentVolumeResource is the resource persistentvolumes of v1.
 var PersistentVolumeResource = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
 
+// PersistentVolumeGVK is the kind PersistentVolume of v1.
+var PersistentVolumeGVK = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolume"}
+
 // NewPersistentVolumeInformer returns an informer of the persistentvolumes.
 func NewPersistentVolumeInformer(client *informer.Client, config informer.Config[*corev1.PersistentVolume]) *informer.Informer[*corev1.PersistentVolume] {
 	return informer.New(client, informer.Resource{GroupVersionResource: PersistentVolumeResource}, config)
@@ -124,6 +145,9 @@ func NewPersistentVolumeLister(of informer.Indexable[*corev1.PersistentVolume]) 
 
 // PersistentVolumeClaimResource is the resource persistentvolumeclaims of v1.
 var PersistentVolumeClaimResource = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
+
+// PersistentVolumeClaimGVK is the kind PersistentVolumeClaim of v1.
+var PersistentVolumeClaimGVK = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
 
 // NewPersistentVolumeClaimInformer returns an informer of the persistentvolumeclaims in namespaces, or in all if there are none.
 func NewPersistentVolumeClaimInformer(client *informer.Client, config informer.Config[*corev1.PersistentVolumeClaim], namespaces ...string) *informer.Informer[*corev1.PersistentVolumeClaim] {
@@ -141,6 +165,9 @@ func NewPersistentVolumeClaimLister(of informer.Indexable[*corev1.PersistentVolu
 // PodResource is the resource pods of v1.
 var PodResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
+// PodGVK is the kind Pod of v1.
+var PodGVK = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+
 // NewPodInformer returns an informer of the pods in namespaces, or in all if there are none.
 func NewPodInformer(client *informer.Client, config informer.Config[*corev1.Pod], namespaces ...string) *informer.Informer[*corev1.Pod] {
 	return informer.New(client, informer.Resource{GroupVersionResource: PodResource, Namespaces: namespaces}, config)
@@ -156,6 +183,9 @@ func NewPodLister(of informer.Indexable[*corev1.Pod]) PodLister {
 
 // PodTemplateResource is the resource podtemplates of v1.
 var PodTemplateResource = schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}
+
+// PodTemplateGVK is the kind PodTemplate of v1.
+var PodTemplateGVK = schema.GroupVersionKind{Version: "v1", Kind: "PodTemplate"}
 
 // NewPodTemplateInformer returns an informer of the podtemplates in namespaces, or in all if there are none.
 func NewPodTemplateInformer(client *informer.Client, config informer.Config[*corev1.PodTemplate], namespaces ...string) *informer.Informer[*corev1.PodTemplate] {
@@ -173,6 +203,9 @@ func NewPodTemplateLister(of informer.Indexable[*corev1.PodTemplate]) PodTemplat
 // ReplicationControllerResource is the resource replicationcontrollers of v1.
 var ReplicationControllerResource = schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}
 
+// ReplicationControllerGVK is the kind ReplicationController of v1.
+var ReplicationControllerGVK = schema.GroupVersionKind{Version: "v1", Kind: "ReplicationController"}
+
 // NewReplicationControllerInformer returns an informer of the replicationcontrollers in namespaces, or in all if there are none.
 func NewReplicationControllerInformer(client *informer.Client, config informer.Config[*corev1.ReplicationController], namespaces ...string) *informer.Informer[*corev1.ReplicationController] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ReplicationControllerResource, Namespaces: namespaces}, config)
@@ -188,6 +221,9 @@ func NewReplicationControllerLister(of informer.Indexable[*corev1.ReplicationCon
 
 // ResourceQuotaResource is the resource resourcequotas of v1.
 var ResourceQuotaResource = schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}
+
+// ResourceQuotaGVK is the kind ResourceQuota of v1.
+var ResourceQuotaGVK = schema.GroupVersionKind{Version: "v1", Kind: "ResourceQuota"}
 
 // NewResourceQuotaInformer returns an informer of the resourcequotas in namespaces, or in all if there are none.
 func NewResourceQuotaInformer(client *informer.Client, config informer.Config[*corev1.ResourceQuota], namespaces ...string) *informer.Informer[*corev1.ResourceQuota] {
@@ -205,6 +241,9 @@ func NewResourceQuotaLister(of informer.Indexable[*corev1.ResourceQuota]) Resour
 // SecretResource is the resource secrets of v1.
 var SecretResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
+// SecretGVK is the kind Secret of v1.
+var SecretGVK = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+
 // NewSecretInformer returns an informer of the secrets in namespaces, or in all if there are none.
 func NewSecretInformer(client *informer.Client, config informer.Config[*corev1.Secret], namespaces ...string) *informer.Informer[*corev1.Secret] {
 	return informer.New(client, informer.Resource{GroupVersionResource: SecretResource, Namespaces: namespaces}, config)
@@ -221,6 +260,9 @@ func NewSecretLister(of informer.Indexable[*corev1.Secret]) SecretLister {
 // ServiceResource is the resource services of v1.
 var ServiceResource = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
+// ServiceGVK is the kind Service of v1.
+var ServiceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
+
 // NewServiceInformer returns an informer of the services in namespaces, or in all if there are none.
 func NewServiceInformer(client *informer.Client, config informer.Config[*corev1.Service], namespaces ...string) *informer.Informer[*corev1.Service] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ServiceResource, Namespaces: namespaces}, config)
@@ -236,6 +278,9 @@ func NewServiceLister(of informer.Indexable[*corev1.Service]) ServiceLister {
 
 // ServiceAccountResource is the resource serviceaccounts of v1.
 var ServiceAccountResource = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+
+// ServiceAccountGVK is the kind ServiceAccount of v1.
+var ServiceAccountGVK = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
 
 // NewServiceAccountInformer returns an informer of the serviceaccounts in namespaces, or in all if there are none.
 func NewServiceAccountInformer(client *informer.Client, config informer.Config[*corev1.ServiceAccount], namespaces ...string) *informer.Informer[*corev1.ServiceAccount] {

@@ -13,6 +13,9 @@ import (
 // EndpointSliceResource is the resource endpointslices of discovery.k8s.io/v1beta1.
 var EndpointSliceResource = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1beta1", Resource: "endpointslices"}
 
+// EndpointSliceGVK is the kind EndpointSlice of discovery.k8s.io/v1beta1.
+var EndpointSliceGVK = schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1beta1", Kind: "EndpointSlice"}
+
 // NewEndpointSliceInformer returns an informer of the endpointslices in namespaces, or in all if there are none.
 func NewEndpointSliceInformer(client *informer.Client, config informer.Config[*discoveryv1beta1.EndpointSlice], namespaces ...string) *informer.Informer[*discoveryv1beta1.EndpointSlice] {
 	return informer.New(client, informer.Resource{GroupVersionResource: EndpointSliceResource, Namespaces: namespaces}, config)

@@ -13,6 +13,9 @@ import (
 // EventResource is the resource events of events.k8s.io/v1beta1.
 var EventResource = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1beta1", Resource: "events"}
 
+// EventGVK is the kind Event of events.k8s.io/v1beta1.
+var EventGVK = schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1beta1", Kind: "Event"}
+
 // NewEventInformer returns an informer of the events in namespaces, or in all if there are none.
 func NewEventInformer(client *informer.Client, config informer.Config[*eventsv1beta1.Event], namespaces ...string) *informer.Informer[*eventsv1beta1.Event] {
 	return informer.New(client, informer.Resource{GroupVersionResource: EventResource, Namespaces: namespaces}, config)

@@ -13,6 +13,9 @@ import (
 // DaemonSetResource is the resource daemonsets of extensions/v1beta1.
 var DaemonSetResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "daemonsets"}
 
+// DaemonSetGVK is the kind DaemonSet of extensions/v1beta1.
+var DaemonSetGVK = schema.GroupVersionKind{Group: "extensions", Version: "v1beta1", Kind: "DaemonSet"}
+
 // NewDaemonSetInformer returns an informer of the daemonsets in namespaces, or in all if there are none.
 func NewDaemonSetInformer(client *informer.Client, config informer.Config[*extensionsv1beta1.DaemonSet], namespaces ...string) *informer.Informer[*extensionsv1beta1.DaemonSet] {
 	return informer.New(client, informer.Resource{GroupVersionResource: DaemonSetResource, Namespaces: namespaces}, config)
@@ -28,6 +31,9 @@ func NewDaemonSetLister(of informer.Indexable[*extensionsv1beta1.DaemonSet]) Dae
 
 // DeploymentResource is the resource deployments of extensions/v1beta1.
 var DeploymentResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "deployments"}
+
+// DeploymentGVK is the kind Deployment of extensions/v1beta1.
+var DeploymentGVK = schema.GroupVersionKind{Group: "extensions", Version: "v1beta1", Kind: "Deployment"}
 
 // NewDeploymentInformer returns an informer of the deployments in namespaces, or in all if there are none.
 func NewDeploymentInformer(client *informer.Client, config informer.Config[*extensionsv1beta1.Deployment], namespaces ...string) *informer.Informer[*extensionsv1beta1.Deployment] {
@@ -45,6 +51,9 @@ func NewDeploymentLister(of informer.Indexable[*extensionsv1beta1.Deployment]) D
 // IngressResource is the resource ingresses of extensions/v1beta1.
 var IngressResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "ingresses"}
 
+// IngressGVK is the kind Ingress of extensions/v1beta1.
+var IngressGVK = schema.GroupVersionKind{Group: "extensions", Version: "v1beta1", Kind: "Ingress"}
+
 // NewIngressInformer returns an informer of the ingresses in namespaces, or in all if there are none.
 func NewIngressInformer(client *informer.Client, config informer.Config[*extensionsv1beta1.Ingress], namespaces ...string) *informer.Informer[*extensionsv1beta1.Ingress] {
 	return informer.New(client, informer.Resource{GroupVersionResource: IngressResource, Namespaces: namespaces}, config)
@@ -61,6 +70,9 @@ func NewIngressLister(of informer.Indexable[*extensionsv1beta1.Ingress]) Ingress
 // NetworkPolicyResource is the resource networkpolicies of extensions/v1beta1.
 var NetworkPolicyResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "networkpolicies"}
 
+// NetworkPolicyGVK is the kind NetworkPolicy of extensions/v1beta1.
+var NetworkPolicyGVK = schema.GroupVersionKind{Group: "extensions", Version: "v1beta1", Kind: "NetworkPolicy"}
+
 // NewNetworkPolicyInformer returns an informer of the networkpolicies in namespaces, or in all if there are none.
 func NewNetworkPolicyInformer(client *informer.Client, config informer.Config[*extensionsv1beta1.NetworkPolicy], namespaces ...string) *informer.Informer[*extensionsv1beta1.NetworkPolicy] {
 	return informer.New(client, informer.Resource{GroupVersionResource: NetworkPolicyResource, Namespaces: namespaces}, config)
@@ -76,6 +88,9 @@ func NewNetworkPolicyLister(of informer.Indexable[*extensionsv1beta1.NetworkPoli
 
 // ReplicaSetResource is the resource replicasets of extensions/v1beta1.
 var ReplicaSetResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "replicasets"}
+
+// ReplicaSetGVK is the kind ReplicaSet of extensions/v1beta1.
+var ReplicaSetGVK = schema.GroupVersionKind{Group: "extensions", Version: "v1beta1", Kind: "ReplicaSet"}
 
 // NewReplicaSetInformer returns an informer of the replicasets in namespaces, or in all if there are none.
 func NewReplicaSetInformer(client *informer.Client, config informer.Config[*extensionsv1beta1.ReplicaSet], namespaces ...string) *informer.Informer[*extensionsv1beta1.ReplicaSet] {

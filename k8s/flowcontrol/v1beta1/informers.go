@@ -13,6 +13,9 @@ import (
 // FlowSchemaResource is the resource flowschemas of flowcontrol.apiserver.k8s.io/v1beta1.
 var FlowSchemaResource = schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta1", Resource: "flowschemas"}
 
+// FlowSchemaGVK is the kind FlowSchema of flowcontrol.apiserver.k8s.io/v1beta1.
+var FlowSchemaGVK = schema.GroupVersionKind{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta1", Kind: "FlowSchema"}
+
 // NewFlowSchemaInformer returns an informer of the flowschemas.
 func NewFlowSchemaInformer(client *informer.Client, config informer.Config[*flowcontrolv1beta1.FlowSchema]) *informer.Informer[*flowcontrolv1beta1.FlowSchema] {
 	return informer.New(client, informer.Resource{GroupVersionResource: FlowSchemaResource}, config)
@@ -28,6 +31,9 @@ func NewFlowSchemaLister(of informer.Indexable[*flowcontrolv1beta1.FlowSchema]) 
 
 // PriorityLevelConfigurationResource is the resource prioritylevelconfigurations of flowcontrol.apiserver.k8s.io/v1beta1.
 var PriorityLevelConfigurationResource = schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta1", Resource: "prioritylevelconfigurations"}
+
+// PriorityLevelConfigurationGVK is the kind PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1beta1.
+var PriorityLevelConfigurationGVK = schema.GroupVersionKind{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta1", Kind: "PriorityLevelConfiguration"}
 
 // NewPriorityLevelConfigurationInformer returns an informer of the prioritylevelconfigurations.
 func NewPriorityLevelConfigurationInformer(client *informer.Client, config informer.Config[*flowcontrolv1beta1.PriorityLevelConfiguration]) *informer.Informer[*flowcontrolv1beta1.PriorityLevelConfiguration] {

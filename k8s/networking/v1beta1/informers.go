@@ -13,6 +13,9 @@ import (
 // IPAddressResource is the resource ipaddresses of networking.k8s.io/v1beta1.
 var IPAddressResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1beta1", Resource: "ipaddresses"}
 
+// IPAddressGVK is the kind IPAddress of networking.k8s.io/v1beta1.
+var IPAddressGVK = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1beta1", Kind: "IPAddress"}
+
 // NewIPAddressInformer returns an informer of the ipaddresses.
 func NewIPAddressInformer(client *informer.Client, config informer.Config[*networkingv1beta1.IPAddress]) *informer.Informer[*networkingv1beta1.IPAddress] {
 	return informer.New(client, informer.Resource{GroupVersionResource: IPAddressResource}, config)
@@ -28,6 +31,9 @@ func NewIPAddressLister(of informer.Indexable[*networkingv1beta1.IPAddress]) IPA
 
 // IngressResource is the resource ingresses of networking.k8s.io/v1beta1.
 var IngressResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1beta1", Resource: "ingresses"}
+
+// IngressGVK is the kind Ingress of networking.k8s.io/v1beta1.
+var IngressGVK = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1beta1", Kind: "Ingress"}
 
 // NewIngressInformer returns an informer of the ingresses in namespaces, or in all if there are none.
 func NewIngressInformer(client *informer.Client, config informer.Config[*networkingv1beta1.Ingress], namespaces ...string) *informer.Informer[*networkingv1beta1.Ingress] {
@@ -45,6 +51,9 @@ func NewIngressLister(of informer.Indexable[*networkingv1beta1.Ingress]) Ingress
 // IngressClassResource is the resource ingressclasses of networking.k8s.io/v1beta1.
 var IngressClassResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1beta1", Resource: "ingressclasses"}
 
+// IngressClassGVK is the kind IngressClass of networking.k8s.io/v1beta1.
+var IngressClassGVK = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1beta1", Kind: "IngressClass"}
+
 // NewIngressClassInformer returns an informer of the ingressclasses.
 func NewIngressClassInformer(client *informer.Client, config informer.Config[*networkingv1beta1.IngressClass]) *informer.Informer[*networkingv1beta1.IngressClass] {
 	return informer.New(client, informer.Resource{GroupVersionResource: IngressClassResource}, config)
@@ -60,6 +69,9 @@ func NewIngressClassLister(of informer.Indexable[*networkingv1beta1.IngressClass
 
 // ServiceCIDRResource is the resource servicecidrs of networking.k8s.io/v1beta1.
 var ServiceCIDRResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1beta1", Resource: "servicecidrs"}
+
+// ServiceCIDRGVK is the kind ServiceCIDR of networking.k8s.io/v1beta1.
+var ServiceCIDRGVK = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1beta1", Kind: "ServiceCIDR"}
 
 // NewServiceCIDRInformer returns an informer of the servicecidrs.
 func NewServiceCIDRInformer(client *informer.Client, config informer.Config[*networkingv1beta1.ServiceCIDR]) *informer.Informer[*networkingv1beta1.ServiceCIDR] {

@@ -13,6 +13,9 @@ import (
 // RuntimeClassResource is the resource runtimeclasses of node.k8s.io/v1.
 var RuntimeClassResource = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}
 
+// RuntimeClassGVK is the kind RuntimeClass of node.k8s.io/v1.
+var RuntimeClassGVK = schema.GroupVersionKind{Group: "node.k8s.io", Version: "v1", Kind: "RuntimeClass"}
+
 // NewRuntimeClassInformer returns an informer of the runtimeclasses.
 func NewRuntimeClassInformer(client *informer.Client, config informer.Config[*nodev1.RuntimeClass]) *informer.Informer[*nodev1.RuntimeClass] {
 	return informer.New(client, informer.Resource{GroupVersionResource: RuntimeClassResource}, config)

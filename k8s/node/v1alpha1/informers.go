@@ -13,6 +13,9 @@ import (
 // RuntimeClassResource is the resource runtimeclasses of node.k8s.io/v1alpha1.
 var RuntimeClassResource = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1alpha1", Resource: "runtimeclasses"}
 
+// RuntimeClassGVK is the kind RuntimeClass of node.k8s.io/v1alpha1.
+var RuntimeClassGVK = schema.GroupVersionKind{Group: "node.k8s.io", Version: "v1alpha1", Kind: "RuntimeClass"}
+
 // NewRuntimeClassInformer returns an informer of the runtimeclasses.
 func NewRuntimeClassInformer(client *informer.Client, config informer.Config[*nodev1alpha1.RuntimeClass]) *informer.Informer[*nodev1alpha1.RuntimeClass] {
 	return informer.New(client, informer.Resource{GroupVersionResource: RuntimeClassResource}, config)

@@ -13,6 +13,9 @@ import (
 // RuntimeClassResource is the resource runtimeclasses of node.k8s.io/v1beta1.
 var RuntimeClassResource = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1beta1", Resource: "runtimeclasses"}
 
+// RuntimeClassGVK is the kind RuntimeClass of node.k8s.io/v1beta1.
+var RuntimeClassGVK = schema.GroupVersionKind{Group: "node.k8s.io", Version: "v1beta1", Kind: "RuntimeClass"}
+
 // NewRuntimeClassInformer returns an informer of the runtimeclasses.
 func NewRuntimeClassInformer(client *informer.Client, config informer.Config[*nodev1beta1.RuntimeClass]) *informer.Informer[*nodev1beta1.RuntimeClass] {
 	return informer.New(client, informer.Resource{GroupVersionResource: RuntimeClassResource}, config)

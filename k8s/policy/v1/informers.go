@@ -13,6 +13,9 @@ import (
 // PodDisruptionBudgetResource is the resource poddisruptionbudgets of policy/v1.
 var PodDisruptionBudgetResource = schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
 
+// PodDisruptionBudgetGVK is the kind PodDisruptionBudget of policy/v1.
+var PodDisruptionBudgetGVK = schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}
+
 // NewPodDisruptionBudgetInformer returns an informer of the poddisruptionbudgets in namespaces, or in all if there are none.
 func NewPodDisruptionBudgetInformer(client *informer.Client, config informer.Config[*policyv1.PodDisruptionBudget], namespaces ...string) *informer.Informer[*policyv1.PodDisruptionBudget] {
 	return informer.New(client, informer.Resource{GroupVersionResource: PodDisruptionBudgetResource, Namespaces: namespaces}, config)

@@ -13,6 +13,9 @@ import (
 // ClusterRoleResource is the resource clusterroles of rbac.authorization.k8s.io/v1beta1.
 var ClusterRoleResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Resource: "clusterroles"}
 
+// ClusterRoleGVK is the kind ClusterRole of rbac.authorization.k8s.io/v1beta1.
+var ClusterRoleGVK = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Kind: "ClusterRole"}
+
 // NewClusterRoleInformer returns an informer of the clusterroles.
 func NewClusterRoleInformer(client *informer.Client, config informer.Config[*rbacv1beta1.ClusterRole]) *informer.Informer[*rbacv1beta1.ClusterRole] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ClusterRoleResource}, config)
@@ -28,6 +31,9 @@ func NewClusterRoleLister(of informer.Indexable[*rbacv1beta1.ClusterRole]) Clust
 
 // ClusterRoleBindingResource is the resource clusterrolebindings of rbac.authorization.k8s.io/v1beta1.
 var ClusterRoleBindingResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Resource: "clusterrolebindings"}
+
+// ClusterRoleBindingGVK is the kind ClusterRoleBinding of rbac.authorization.k8s.io/v1beta1.
+var ClusterRoleBindingGVK = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Kind: "ClusterRoleBinding"}
 
 // NewClusterRoleBindingInformer returns an informer of the clusterrolebindings.
 func NewClusterRoleBindingInformer(client *informer.Client, config informer.Config[*rbacv1beta1.ClusterRoleBinding]) *informer.Informer[*rbacv1beta1.ClusterRoleBinding] {
@@ -45,6 +51,9 @@ func NewClusterRoleBindingLister(of informer.Indexable[*rbacv1beta1.ClusterRoleB
 // RoleResource is the resource roles of rbac.authorization.k8s.io/v1beta1.
 var RoleResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Resource: "roles"}
 
+// RoleGVK is the kind Role of rbac.authorization.k8s.io/v1beta1.
+var RoleGVK = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Kind: "Role"}
+
 // NewRoleInformer returns an informer of the roles in namespaces, or in all if there are none.
 func NewRoleInformer(client *informer.Client, config informer.Config[*rbacv1beta1.Role], namespaces ...string) *informer.Informer[*rbacv1beta1.Role] {
 	return informer.New(client, informer.Resource{GroupVersionResource: RoleResource, Namespaces: namespaces}, config)
@@ -60,6 +69,9 @@ func NewRoleLister(of informer.Indexable[*rbacv1beta1.Role]) RoleLister {
 
 // RoleBindingResource is the resource rolebindings of rbac.authorization.k8s.io/v1beta1.
 var RoleBindingResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Resource: "rolebindings"}
+
+// RoleBindingGVK is the kind RoleBinding of rbac.authorization.k8s.io/v1beta1.
+var RoleBindingGVK = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Kind: "RoleBinding"}
 
 // NewRoleBindingInformer returns an informer of the rolebindings in namespaces, or in all if there are none.
 func NewRoleBindingInformer(client *informer.Client, config informer.Config[*rbacv1beta1.RoleBinding], namespaces ...string) *informer.Informer[*rbacv1beta1.RoleBinding] {

@@ -13,6 +13,9 @@ import (
 // DeviceTaintRuleResource is the resource devicetaintrules of resource.k8s.io/v1alpha3.
 var DeviceTaintRuleResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1alpha3", Resource: "devicetaintrules"}
 
+// DeviceTaintRuleGVK is the kind DeviceTaintRule of resource.k8s.io/v1alpha3.
+var DeviceTaintRuleGVK = schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1alpha3", Kind: "DeviceTaintRule"}
+
 // NewDeviceTaintRuleInformer returns an informer of the devicetaintrules.
 func NewDeviceTaintRuleInformer(client *informer.Client, config informer.Config[*resourcev1alpha3.DeviceTaintRule]) *informer.Informer[*resourcev1alpha3.DeviceTaintRule] {
 	return informer.New(client, informer.Resource{GroupVersionResource: DeviceTaintRuleResource}, config)

@@ -13,6 +13,9 @@ import (
 // DeviceClassResource is the resource deviceclasses of resource.k8s.io/v1beta2.
 var DeviceClassResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta2", Resource: "deviceclasses"}
 
+// DeviceClassGVK is the kind DeviceClass of resource.k8s.io/v1beta2.
+var DeviceClassGVK = schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1beta2", Kind: "DeviceClass"}
+
 // NewDeviceClassInformer returns an informer of the deviceclasses.
 func NewDeviceClassInformer(client *informer.Client, config informer.Config[*resourcev1beta2.DeviceClass]) *informer.Informer[*resourcev1beta2.DeviceClass] {
 	return informer.New(client, informer.Resource{GroupVersionResource: DeviceClassResource}, config)
@@ -28,6 +31,9 @@ func NewDeviceClassLister(of informer.Indexable[*resourcev1beta2.DeviceClass]) D
 
 // ResourceClaimResource is the resource resourceclaims of resource.k8s.io/v1beta2.
 var ResourceClaimResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta2", Resource: "resourceclaims"}
+
+// ResourceClaimGVK is the kind ResourceClaim of resource.k8s.io/v1beta2.
+var ResourceClaimGVK = schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1beta2", Kind: "ResourceClaim"}
 
 // NewResourceClaimInformer returns an informer of the resourceclaims in namespaces, or in all if there are none.
 func NewResourceClaimInformer(client *informer.Client, config informer.Config[*resourcev1beta2.ResourceClaim], namespaces ...string) *informer.Informer[*resourcev1beta2.ResourceClaim] {
@@ -45,6 +51,9 @@ func NewResourceClaimLister(of informer.Indexable[*resourcev1beta2.ResourceClaim
 // ResourceClaimTemplateResource is the resource resourceclaimtemplates of resource.k8s.io/v1beta2.
 var ResourceClaimTemplateResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta2", Resource: "resourceclaimtemplates"}
 
+// ResourceClaimTemplateGVK is the kind ResourceClaimTemplate of resource.k8s.io/v1beta2.
+var ResourceClaimTemplateGVK = schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1beta2", Kind: "ResourceClaimTemplate"}
+
 // NewResourceClaimTemplateInformer returns an informer of the resourceclaimtemplates in namespaces, or in all if there are none.
 func NewResourceClaimTemplateInformer(client *informer.Client, config informer.Config[*resourcev1beta2.ResourceClaimTemplate], namespaces ...string) *informer.Informer[*resourcev1beta2.ResourceClaimTemplate] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ResourceClaimTemplateResource, Namespaces: namespaces}, config)
@@ -60,6 +69,9 @@ func NewResourceClaimTemplateLister(of informer.Indexable[*resourcev1beta2.Resou
 
 // ResourceSliceResource is the resource resourceslices of resource.k8s.io/v1beta2.
 var ResourceSliceResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta2", Resource: "resourceslices"}
+
+// ResourceSliceGVK is the kind ResourceSlice of resource.k8s.io/v1beta2.
+var ResourceSliceGVK = schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1beta2", Kind: "ResourceSlice"}
 
 // NewResourceSliceInformer returns an informer of the resourceslices.
 func NewResourceSliceInformer(client *informer.Client, config informer.Config[*resourcev1beta2.ResourceSlice]) *informer.Informer[*resourcev1beta2.ResourceSlice] {

@@ -13,6 +13,9 @@ import (
 // PriorityClassResource is the resource priorityclasses of scheduling.k8s.io/v1beta1.
 var PriorityClassResource = schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "priorityclasses"}
 
+// PriorityClassGVK is the kind PriorityClass of scheduling.k8s.io/v1beta1.
+var PriorityClassGVK = schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1beta1", Kind: "PriorityClass"}
+
 // NewPriorityClassInformer returns an informer of the priorityclasses.
 func NewPriorityClassInformer(client *informer.Client, config informer.Config[*schedulingv1beta1.PriorityClass]) *informer.Informer[*schedulingv1beta1.PriorityClass] {
 	return informer.New(client, informer.Resource{GroupVersionResource: PriorityClassResource}, config)

@@ -13,6 +13,9 @@ import (
 // CSIStorageCapacityResource is the resource csistoragecapacities of storage.k8s.io/v1alpha1.
 var CSIStorageCapacityResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1alpha1", Resource: "csistoragecapacities"}
 
+// CSIStorageCapacityGVK is the kind CSIStorageCapacity of storage.k8s.io/v1alpha1.
+var CSIStorageCapacityGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1alpha1", Kind: "CSIStorageCapacity"}
+
 // NewCSIStorageCapacityInformer returns an informer of the csistoragecapacities in namespaces, or in all if there are none.
 func NewCSIStorageCapacityInformer(client *informer.Client, config informer.Config[*storagev1alpha1.CSIStorageCapacity], namespaces ...string) *informer.Informer[*storagev1alpha1.CSIStorageCapacity] {
 	return informer.New(client, informer.Resource{GroupVersionResource: CSIStorageCapacityResource, Namespaces: namespaces}, config)
@@ -29,6 +32,9 @@ func NewCSIStorageCapacityLister(of informer.Indexable[*storagev1alpha1.CSIStora
 // VolumeAttachmentResource is the resource volumeattachments of storage.k8s.io/v1alpha1.
 var VolumeAttachmentResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1alpha1", Resource: "volumeattachments"}
 
+// VolumeAttachmentGVK is the kind VolumeAttachment of storage.k8s.io/v1alpha1.
+var VolumeAttachmentGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1alpha1", Kind: "VolumeAttachment"}
+
 // NewVolumeAttachmentInformer returns an informer of the volumeattachments.
 func NewVolumeAttachmentInformer(client *informer.Client, config informer.Config[*storagev1alpha1.VolumeAttachment]) *informer.Informer[*storagev1alpha1.VolumeAttachment] {
 	return informer.New(client, informer.Resource{GroupVersionResource: VolumeAttachmentResource}, config)
@@ -44,6 +50,9 @@ func NewVolumeAttachmentLister(of informer.Indexable[*storagev1alpha1.VolumeAtta
 
 // VolumeAttributesClassResource is the resource volumeattributesclasses of storage.k8s.io/v1alpha1.
 var VolumeAttributesClassResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1alpha1", Resource: "volumeattributesclasses"}
+
+// VolumeAttributesClassGVK is the kind VolumeAttributesClass of storage.k8s.io/v1alpha1.
+var VolumeAttributesClassGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1alpha1", Kind: "VolumeAttributesClass"}
 
 // NewVolumeAttributesClassInformer returns an informer of the volumeattributesclasses.
 func NewVolumeAttributesClassInformer(client *informer.Client, config informer.Config[*storagev1alpha1.VolumeAttributesClass]) *informer.Informer[*storagev1alpha1.VolumeAttributesClass] {

@@ -13,6 +13,9 @@ import (
 // CSIDriverResource is the resource csidrivers of storage.k8s.io/v1beta1.
 var CSIDriverResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "csidrivers"}
 
+// CSIDriverGVK is the kind CSIDriver of storage.k8s.io/v1beta1.
+var CSIDriverGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1beta1", Kind: "CSIDriver"}
+
 // NewCSIDriverInformer returns an informer of the csidrivers.
 func NewCSIDriverInformer(client *informer.Client, config informer.Config[*storagev1beta1.CSIDriver]) *informer.Informer[*storagev1beta1.CSIDriver] {
 	return informer.New(client, informer.Resource{GroupVersionResource: CSIDriverResource}, config)
@@ -28,6 +31,9 @@ func NewCSIDriverLister(of informer.Indexable[*storagev1beta1.CSIDriver]) CSIDri
 
 // CSINodeResource is the resource csinodes of storage.k8s.io/v1beta1.
 var CSINodeResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "csinodes"}
+
+// CSINodeGVK is the kind CSINode of storage.k8s.io/v1beta1.
+var CSINodeGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1beta1", Kind: "CSINode"}
 
 // NewCSINodeInformer returns an informer of the csinodes.
 func NewCSINodeInformer(client *informer.Client, config informer.Config[*storagev1beta1.CSINode]) *informer.Informer[*storagev1beta1.CSINode] {
@@ -45,6 +51,9 @@ func NewCSINodeLister(of informer.Indexable[*storagev1beta1.CSINode]) CSINodeLis
 // CSIStorageCapacityResource is the resource csistoragecapacities of storage.k8s.io/v1beta1.
 var CSIStorageCapacityResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "csistoragecapacities"}
 
+// CSIStorageCapacityGVK is the kind CSIStorageCapacity of storage.k8s.io/v1beta1.
+var CSIStorageCapacityGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1beta1", Kind: "CSIStorageCapacity"}
+
 // NewCSIStorageCapacityInformer returns an informer of the csistoragecapacities in namespaces, or in all if there are none.
 func NewCSIStorageCapacityInformer(client *informer.Client, config informer.Config[*storagev1beta1.CSIStorageCapacity], namespaces ...string) *informer.Informer[*storagev1beta1.CSIStorageCapacity] {
 	return informer.New(client, informer.Resource{GroupVersionResource: CSIStorageCapacityResource, Namespaces: namespaces}, config)
@@ -60,6 +69,9 @@ func NewCSIStorageCapacityLister(of informer.Indexable[*storagev1beta1.CSIStorag
 
 // StorageClassResource is the resource storageclasses of storage.k8s.io/v1beta1.
 var StorageClassResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "storageclasses"}
+
+// StorageClassGVK is the kind StorageClass of storage.k8s.io/v1beta1.
+var StorageClassGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1beta1", Kind: "StorageClass"}
 
 // NewStorageClassInformer returns an informer of the storageclasses.
 func NewStorageClassInformer(client *informer.Client, config informer.Config[*storagev1beta1.StorageClass]) *informer.Informer[*storagev1beta1.StorageClass] {
@@ -77,6 +89,9 @@ func NewStorageClassLister(of informer.Indexable[*storagev1beta1.StorageClass]) 
 // VolumeAttachmentResource is the resource volumeattachments of storage.k8s.io/v1beta1.
 var VolumeAttachmentResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "volumeattachments"}
 
+// VolumeAttachmentGVK is the kind VolumeAttachment of storage.k8s.io/v1beta1.
+var VolumeAttachmentGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1beta1", Kind: "VolumeAttachment"}
+
 // NewVolumeAttachmentInformer returns an informer of the volumeattachments.
 func NewVolumeAttachmentInformer(client *informer.Client, config informer.Config[*storagev1beta1.VolumeAttachment]) *informer.Informer[*storagev1beta1.VolumeAttachment] {
 	return informer.New(client, informer.Resource{GroupVersionResource: VolumeAttachmentResource}, config)
@@ -92,6 +107,9 @@ func NewVolumeAttachmentLister(of informer.Indexable[*storagev1beta1.VolumeAttac
 
 // VolumeAttributesClassResource is the resource volumeattributesclasses of storage.k8s.io/v1beta1.
 var VolumeAttributesClassResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "volumeattributesclasses"}
+
+// VolumeAttributesClassGVK is the kind VolumeAttributesClass of storage.k8s.io/v1beta1.
+var VolumeAttributesClassGVK = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1beta1", Kind: "VolumeAttributesClass"}
 
 // NewVolumeAttributesClassInformer returns an informer of the volumeattributesclasses.
 func NewVolumeAttributesClassInformer(client *informer.Client, config informer.Config[*storagev1beta1.VolumeAttributesClass]) *informer.Informer[*storagev1beta1.VolumeAttributesClass] {

@@ -13,6 +13,9 @@ import (
 // StorageVersionMigrationResource is the resource storageversionmigrations of storagemigration.k8s.io/v1beta1.
 var StorageVersionMigrationResource = schema.GroupVersionResource{Group: "storagemigration.k8s.io", Version: "v1beta1", Resource: "storageversionmigrations"}
 
+// StorageVersionMigrationGVK is the kind StorageVersionMigration of storagemigration.k8s.io/v1beta1.
+var StorageVersionMigrationGVK = schema.GroupVersionKind{Group: "storagemigration.k8s.io", Version: "v1beta1", Kind: "StorageVersionMigration"}
+
 // NewStorageVersionMigrationInformer returns an informer of the storageversionmigrations.
 func NewStorageVersionMigrationInformer(client *informer.Client, config informer.Config[*storagemigrationv1beta1.StorageVersionMigration]) *informer.Informer[*storagemigrationv1beta1.StorageVersionMigration] {
 	return informer.New(client, informer.Resource{GroupVersionResource: StorageVersionMigrationResource}, config)

@@ -13,6 +13,14 @@ import (
 	"github.com/typedinformer/informer/compat/indexer"
 )
 
+// ComponentStatusLister helps list ComponentStatuses.
+type ComponentStatusLister = listers.ComponentStatusLister
+
+// NewComponentStatusLister returns a lister of an informer or of a store.
+func NewComponentStatusLister(of informer.Indexable[*corev1.ComponentStatus]) ComponentStatusLister {
+	return compat.New(of, schema.GroupResource{Resource: "componentstatus"})
+}
+
 // ConfigMapLister helps list ConfigMaps.
 type ConfigMapLister = listers.ConfigMapLister
 

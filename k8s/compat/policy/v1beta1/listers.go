@@ -14,6 +14,24 @@ import (
 	"github.com/typedinformer/informer/compat/indexer"
 )
 
+// EvictionLister helps list Evictions.
+type EvictionLister = listers.EvictionLister
+
+// EvictionNamespaceLister helps list and get Evictions.
+type EvictionNamespaceLister = listers.EvictionNamespaceLister
+
+type evictionLister struct {
+	compat.ResourceLister[*policyv1beta1.Eviction]
+}
+
+// NewEvictionLister returns a lister of an informer or of a store.
+func NewEvictionLister(of informer.Indexable[*policyv1beta1.Eviction]) EvictionLister {
+	return evictionLister{compat.New(of, schema.GroupResource{Group: "policy", Resource: "eviction"})}
+}
+
+// Evictions returns an object that can list and get Evictions.
+func (l evictionLister) Evictions(namespace string) EvictionNamespaceLister { return l.In(namespace) }
+
 // PodDisruptionBudgetLister helps list PodDisruptionBudgets.
 type PodDisruptionBudgetLister = listers.PodDisruptionBudgetLister
 

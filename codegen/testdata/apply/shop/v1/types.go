@@ -32,7 +32,13 @@ type Depot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Labels []string `json:"tags,omitempty"`
+	Labels []string     `json:"tags,omitempty"`
+	Client *DepotClient `json:"client,omitempty"`
+}
+
+// DepotClient has the name that the client of depots would have.
+type DepotClient struct {
+	Name string `json:"name"`
 }
 
 // WidgetSpec has all kinds of fields.

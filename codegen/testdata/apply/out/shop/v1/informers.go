@@ -13,6 +13,9 @@ import (
 // DepotResource is the resource depots of shop.example.com/v1.
 var DepotResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "depots"}
 
+// DepotGVK is the kind Depot of shop.example.com/v1.
+var DepotGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Depot"}
+
 // NewDepotInformer returns an informer of the depots.
 func NewDepotInformer(client *informer.Client, config informer.Config[*shopv1.Depot]) *informer.Informer[*shopv1.Depot] {
 	return informer.New(client, informer.Resource{GroupVersionResource: DepotResource}, config)
@@ -28,6 +31,9 @@ func NewDepotLister(of informer.Indexable[*shopv1.Depot]) DepotLister {
 
 // WidgetResource is the resource widgets of shop.example.com/v1.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
+
+// WidgetGVK is the kind Widget of shop.example.com/v1.
+var WidgetGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"}
 
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
 func NewWidgetInformer(client *informer.Client, config informer.Config[*shopv1.Widget], namespaces ...string) *informer.Informer[*shopv1.Widget] {

@@ -17,6 +17,9 @@ import (
 // GadgetResource is the resource gadgets of parts.example.com/v1.
 var GadgetResource = schema.GroupVersionResource{Group: "parts.example.com", Version: "v1", Resource: "gadgets"}
 
+// GadgetGVK is the kind Gadget of parts.example.com/v1.
+var GadgetGVK = schema.GroupVersionKind{Group: "parts.example.com", Version: "v1", Kind: "Gadget"}
+
 // NewGadgetInformer returns an informer of the gadgets in namespaces, or in all if there are none.
 func NewGadgetInformer(client *informer.Client, config informer.Config[*partsv1.Gadget], namespaces ...string) *informer.Informer[*partsv1.Gadget] {
 	return informer.New(client, informer.Resource{GroupVersionResource: GadgetResource, Namespaces: namespaces}, config)
@@ -25,6 +28,9 @@ func NewGadgetInformer(client *informer.Client, config informer.Config[*partsv1.
 // IPPoolResource is the resource ippools of parts.example.com/v1.
 var IPPoolResource = schema.GroupVersionResource{Group: "parts.example.com", Version: "v1", Resource: "ippools"}
 
+// IPPoolGVK is the kind IPPool of parts.example.com/v1.
+var IPPoolGVK = schema.GroupVersionKind{Group: "parts.example.com", Version: "v1", Kind: "IPPool"}
+
 // NewIPPoolInformer returns an informer of the ippools.
 func NewIPPoolInformer(client *informer.Client, config informer.Config[*partsv1.IPPool]) *informer.Informer[*partsv1.IPPool] {
 	return informer.New(client, informer.Resource{GroupVersionResource: IPPoolResource}, config)
@@ -32,6 +38,9 @@ func NewIPPoolInformer(client *informer.Client, config informer.Config[*partsv1.
 
 // ListedResource is the resource listeds of parts.example.com/v1.
 var ListedResource = schema.GroupVersionResource{Group: "parts.example.com", Version: "v1", Resource: "listeds"}
+
+// ListedGVK is the kind Listed of parts.example.com/v1.
+var ListedGVK = schema.GroupVersionKind{Group: "parts.example.com", Version: "v1", Kind: "Listed"}
 
 // NewListedInformer returns an informer of the listeds in namespaces, or in all if there are none.
 func NewListedInformer(client *informer.Client, config informer.Config[*partsv1.Listed], namespaces ...string) *informer.Informer[*partsv1.Listed] {

@@ -12,6 +12,9 @@ import (
 // NameResource is the resource names of odd.example.com/v2beta1, the storage version.
 var NameResource = schema.GroupVersionResource{Group: "odd.example.com", Version: "v2beta1", Resource: "names"}
 
+// NameGVK is the kind Name of odd.example.com/v2beta1.
+var NameGVK = schema.GroupVersionKind{Group: "odd.example.com", Version: "v2beta1", Kind: "Name"}
+
 // NewNameInformer returns an informer of the names in namespaces, or in all if there are none.
 func NewNameInformer(client *informer.Client, config informer.Config[*Name], namespaces ...string) *informer.Informer[*Name] {
 	return informer.New(client, informer.Resource{GroupVersionResource: NameResource, Namespaces: namespaces}, config)

@@ -12,6 +12,9 @@ import (
 // WidgetResource is the resource widgets of shop.example.com/v1, the storage version.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
 
+// WidgetGVK is the kind Widget of shop.example.com/v1.
+var WidgetGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"}
+
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
 func NewWidgetInformer(client *informer.Client, config informer.Config[*Widget], namespaces ...string) *informer.Informer[*Widget] {
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
@@ -27,6 +30,9 @@ func NewWidgetLister(of informer.Indexable[*Widget]) WidgetLister {
 
 // WidgetSpecResource is the resource widgetspecs of shop.example.com/v1, the storage version.
 var WidgetSpecResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgetspecs"}
+
+// WidgetSpecGVK is the kind WidgetSpec of shop.example.com/v1.
+var WidgetSpecGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "WidgetSpec"}
 
 // NewWidgetSpecInformer returns an informer of the widgetspecs.
 func NewWidgetSpecInformer(client *informer.Client, config informer.Config[*WidgetSpec]) *informer.Informer[*WidgetSpec] {

@@ -16,6 +16,9 @@ import (
 // GridResource is the resource grids of grid.example.com/v1, the storage version.
 var GridResource = schema.GroupVersionResource{Group: "grid.example.com", Version: "v1", Resource: "grids"}
 
+// GridGVK is the kind Grid of grid.example.com/v1.
+var GridGVK = schema.GroupVersionKind{Group: "grid.example.com", Version: "v1", Kind: "Grid"}
+
 // NewGridInformer returns an informer of the grids.
 func NewGridInformer(client *informer.Client, config informer.Config[*Grid]) *informer.Informer[*Grid] {
 	return informer.New(client, informer.Resource{GroupVersionResource: GridResource}, config)

@@ -15,6 +15,9 @@ import (
 // BareResource is the resource bares of rack.example.com/v1.
 var BareResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "bares"}
 
+// BareGVK is the kind Bare of rack.example.com/v1.
+var BareGVK = schema.GroupVersionKind{Group: "rack.example.com", Version: "v1", Kind: "Bare"}
+
 // NewBareInformer returns an informer of the bares in namespaces, or in all if there are none.
 func NewBareInformer(client *informer.Client, config informer.Config[*Bare], namespaces ...string) *informer.Informer[*Bare] {
 	return informer.New(client, informer.Resource{GroupVersionResource: BareResource, Namespaces: namespaces}, config)
@@ -22,6 +25,9 @@ func NewBareInformer(client *informer.Client, config informer.Config[*Bare], nam
 
 // ThingResource is the resource things of rack.example.com/v1.
 var ThingResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "things"}
+
+// ThingGVK is the kind Thing of rack.example.com/v1.
+var ThingGVK = schema.GroupVersionKind{Group: "rack.example.com", Version: "v1", Kind: "Thing"}
 
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
 func NewThingInformer(client *informer.Client, config informer.Config[*Thing], namespaces ...string) *informer.Informer[*Thing] {
@@ -71,6 +77,9 @@ func (l *ThingLister) ByPort(port int32) iter.Seq[*Thing] { return l.byPort.Look
 
 // WholeResource is the resource wholes of rack.example.com/v1.
 var WholeResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "wholes"}
+
+// WholeGVK is the kind Whole of rack.example.com/v1.
+var WholeGVK = schema.GroupVersionKind{Group: "rack.example.com", Version: "v1", Kind: "Whole"}
 
 // NewWholeInformer returns an informer of the wholes.
 func NewWholeInformer(client *informer.Client, config informer.Config[*Whole]) *informer.Informer[*Whole] {

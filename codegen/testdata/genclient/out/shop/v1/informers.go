@@ -13,6 +13,9 @@ import (
 // AlsoReadOnlyResource is the resource alsoreadonlies of shop.example.com/v1.
 var AlsoReadOnlyResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "alsoreadonlies"}
 
+// AlsoReadOnlyGVK is the kind AlsoReadOnly of shop.example.com/v1.
+var AlsoReadOnlyGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "AlsoReadOnly"}
+
 // NewAlsoReadOnlyInformer returns an informer of the alsoreadonlies in namespaces, or in all if there are none.
 func NewAlsoReadOnlyInformer(client *informer.Client, config informer.Config[*shopv1.AlsoReadOnly], namespaces ...string) *informer.Informer[*shopv1.AlsoReadOnly] {
 	return informer.New(client, informer.Resource{GroupVersionResource: AlsoReadOnlyResource, Namespaces: namespaces}, config)
@@ -28,6 +31,9 @@ func NewAlsoReadOnlyLister(of informer.Indexable[*shopv1.AlsoReadOnly]) AlsoRead
 
 // DepotResource is the resource depots of shop.example.com/v1.
 var DepotResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "depots"}
+
+// DepotGVK is the kind Depot of shop.example.com/v1.
+var DepotGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Depot"}
 
 // NewDepotInformer returns an informer of the depots.
 func NewDepotInformer(client *informer.Client, config informer.Config[*shopv1.Depot]) *informer.Informer[*shopv1.Depot] {
@@ -45,6 +51,9 @@ func NewDepotLister(of informer.Indexable[*shopv1.Depot]) DepotLister {
 // GroupedResource is the resource groupeds of shop.example.com/v1.
 var GroupedResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "groupeds"}
 
+// GroupedGVK is the kind Grouped of shop.example.com/v1.
+var GroupedGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Grouped"}
+
 // NewGroupedInformer returns an informer of the groupeds in namespaces, or in all if there are none.
 func NewGroupedInformer(client *informer.Client, config informer.Config[*shopv1.Grouped], namespaces ...string) *informer.Informer[*shopv1.Grouped] {
 	return informer.New(client, informer.Resource{GroupVersionResource: GroupedResource, Namespaces: namespaces}, config)
@@ -60,6 +69,9 @@ func NewGroupedLister(of informer.Indexable[*shopv1.Grouped]) GroupedLister {
 
 // ReadOnlyResource is the resource readonlies of shop.example.com/v1.
 var ReadOnlyResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "readonlies"}
+
+// ReadOnlyGVK is the kind ReadOnly of shop.example.com/v1.
+var ReadOnlyGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "ReadOnly"}
 
 // NewReadOnlyInformer returns an informer of the readonlies in namespaces, or in all if there are none.
 func NewReadOnlyInformer(client *informer.Client, config informer.Config[*shopv1.ReadOnly], namespaces ...string) *informer.Informer[*shopv1.ReadOnly] {
@@ -77,6 +89,9 @@ func NewReadOnlyLister(of informer.Indexable[*shopv1.ReadOnly]) ReadOnlyLister {
 // ShelfResource is the resource stock of shop.example.com/v1.
 var ShelfResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "stock"}
 
+// ShelfGVK is the kind Shelf of shop.example.com/v1.
+var ShelfGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Shelf"}
+
 // NewShelfInformer returns an informer of the stock in namespaces, or in all if there are none.
 func NewShelfInformer(client *informer.Client, config informer.Config[*shopv1.Shelf], namespaces ...string) *informer.Informer[*shopv1.Shelf] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ShelfResource, Namespaces: namespaces}, config)
@@ -92,6 +107,9 @@ func NewShelfLister(of informer.Indexable[*shopv1.Shelf]) ShelfLister {
 
 // WidgetResource is the resource widgets of shop.example.com/v1.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
+
+// WidgetGVK is the kind Widget of shop.example.com/v1.
+var WidgetGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"}
 
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
 func NewWidgetInformer(client *informer.Client, config informer.Config[*shopv1.Widget], namespaces ...string) *informer.Informer[*shopv1.Widget] {

@@ -13,6 +13,9 @@ import (
 // ThingResource is the resource things of v1.
 var ThingResource = schema.GroupVersionResource{Version: "v1", Resource: "things"}
 
+// ThingGVK is the kind Thing of v1.
+var ThingGVK = schema.GroupVersionKind{Version: "v1", Kind: "Thing"}
+
 // NewThingInformer returns an informer of the things.
 func NewThingInformer(client *informer.Client, config informer.Config[*corev1.Thing]) *informer.Informer[*corev1.Thing] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource}, config)

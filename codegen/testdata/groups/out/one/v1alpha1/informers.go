@@ -13,6 +13,9 @@ import (
 // ThingResource is the resource things of one.example.com/v1alpha1.
 var ThingResource = schema.GroupVersionResource{Group: "one.example.com", Version: "v1alpha1", Resource: "things"}
 
+// ThingGVK is the kind Thing of one.example.com/v1alpha1.
+var ThingGVK = schema.GroupVersionKind{Group: "one.example.com", Version: "v1alpha1", Kind: "Thing"}
+
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
 func NewThingInformer(client *informer.Client, config informer.Config[*onev1alpha1.Thing], namespaces ...string) *informer.Informer[*onev1alpha1.Thing] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource, Namespaces: namespaces}, config)

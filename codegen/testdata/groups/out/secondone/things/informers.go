@@ -13,6 +13,9 @@ import (
 // ThingResource is the resource things of two.example.com/v7.
 var ThingResource = schema.GroupVersionResource{Group: "two.example.com", Version: "v7", Resource: "things"}
 
+// ThingGVK is the kind Thing of two.example.com/v7.
+var ThingGVK = schema.GroupVersionKind{Group: "two.example.com", Version: "v7", Kind: "Thing"}
+
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
 func NewThingInformer(client *informer.Client, config informer.Config[*things.Thing], namespaces ...string) *informer.Informer[*things.Thing] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource, Namespaces: namespaces}, config)

@@ -13,6 +13,9 @@ import (
 // ThingResource is the resource things of constant.example.com/v2.
 var ThingResource = schema.GroupVersionResource{Group: "constant.example.com", Version: "v2", Resource: "things"}
 
+// ThingGVK is the kind Thing of constant.example.com/v2.
+var ThingGVK = schema.GroupVersionKind{Group: "constant.example.com", Version: "v2", Kind: "Thing"}
+
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
 func NewThingInformer(client *informer.Client, config informer.Config[*threev2.Thing], namespaces ...string) *informer.Informer[*threev2.Thing] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource, Namespaces: namespaces}, config)

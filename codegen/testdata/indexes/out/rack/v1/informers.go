@@ -17,6 +17,9 @@ import (
 // MachineResource is the resource machines of rack.example.com/v1.
 var MachineResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "machines"}
 
+// MachineGVK is the kind Machine of rack.example.com/v1.
+var MachineGVK = schema.GroupVersionKind{Group: "rack.example.com", Version: "v1", Kind: "Machine"}
+
 // NewMachineInformer returns an informer of the machines in namespaces, or in all if there are none.
 func NewMachineInformer(client *informer.Client, config informer.Config[*rackv1.Machine], namespaces ...string) *informer.Informer[*rackv1.Machine] {
 	return informer.New(client, informer.Resource{GroupVersionResource: MachineResource, Namespaces: namespaces}, config)
@@ -205,6 +208,9 @@ func (l *MachineLister) ByZone(zone string) iter.Seq[*rackv1.Machine] { return l
 
 // SlotResource is the resource slots of rack.example.com/v1.
 var SlotResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "slots"}
+
+// SlotGVK is the kind Slot of rack.example.com/v1.
+var SlotGVK = schema.GroupVersionKind{Group: "rack.example.com", Version: "v1", Kind: "Slot"}
 
 // NewSlotInformer returns an informer of the slots.
 func NewSlotInformer(client *informer.Client, config informer.Config[*rackv1.Slot]) *informer.Informer[*rackv1.Slot] {

@@ -13,6 +13,9 @@ import (
 // BothResource is the resource both of batch.example.com/v1beta1.
 var BothResource = schema.GroupVersionResource{Group: "batch.example.com", Version: "v1beta1", Resource: "both"}
 
+// BothGVK is the kind Both of batch.example.com/v1beta1.
+var BothGVK = schema.GroupVersionKind{Group: "batch.example.com", Version: "v1beta1", Kind: "Both"}
+
 // NewBothInformer returns an informer of the both.
 func NewBothInformer(client *informer.Client, config informer.Config[*apiv1beta1.Both]) *informer.Informer[*apiv1beta1.Both] {
 	return informer.New(client, informer.Resource{GroupVersionResource: BothResource}, config)
@@ -28,6 +31,9 @@ func NewBothLister(of informer.Indexable[*apiv1beta1.Both]) BothLister {
 
 // CronJobResource is the resource cronjobs of batch.example.com/v1beta1, the storage version.
 var CronJobResource = schema.GroupVersionResource{Group: "batch.example.com", Version: "v1beta1", Resource: "cronjobs"}
+
+// CronJobGVK is the kind CronJob of batch.example.com/v1beta1.
+var CronJobGVK = schema.GroupVersionKind{Group: "batch.example.com", Version: "v1beta1", Kind: "CronJob"}
 
 // NewCronJobInformer returns an informer of the cronjobs in namespaces, or in all if there are none.
 func NewCronJobInformer(client *informer.Client, config informer.Config[*apiv1beta1.CronJob], namespaces ...string) *informer.Informer[*apiv1beta1.CronJob] {
@@ -45,6 +51,9 @@ func NewCronJobLister(of informer.Indexable[*apiv1beta1.CronJob]) CronJobLister 
 // GearingResource is the resource gear of batch.example.com/v1beta1.
 var GearingResource = schema.GroupVersionResource{Group: "batch.example.com", Version: "v1beta1", Resource: "gear"}
 
+// GearingGVK is the kind Gearing of batch.example.com/v1beta1.
+var GearingGVK = schema.GroupVersionKind{Group: "batch.example.com", Version: "v1beta1", Kind: "Gearing"}
+
 // NewGearingInformer returns an informer of the gear.
 func NewGearingInformer(client *informer.Client, config informer.Config[*apiv1beta1.Gearing]) *informer.Informer[*apiv1beta1.Gearing] {
 	return informer.New(client, informer.Resource{GroupVersionResource: GearingResource}, config)
@@ -60,6 +69,9 @@ func NewGearingLister(of informer.Indexable[*apiv1beta1.Gearing]) GearingLister 
 
 // PolicyResource is the resource policies of batch.example.com/v1beta1.
 var PolicyResource = schema.GroupVersionResource{Group: "batch.example.com", Version: "v1beta1", Resource: "policies"}
+
+// PolicyGVK is the kind Policy of batch.example.com/v1beta1.
+var PolicyGVK = schema.GroupVersionKind{Group: "batch.example.com", Version: "v1beta1", Kind: "Policy"}
 
 // NewPolicyInformer returns an informer of the policies in namespaces, or in all if there are none.
 func NewPolicyInformer(client *informer.Client, config informer.Config[*apiv1beta1.Policy], namespaces ...string) *informer.Informer[*apiv1beta1.Policy] {

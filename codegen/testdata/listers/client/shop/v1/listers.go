@@ -56,3 +56,34 @@ type WarehouseLister interface {
 func NewWarehouseLister(indexer cache.Indexer) WarehouseLister {
 	return listers.New[*api.Warehouse](indexer, schema.GroupResource{})
 }
+
+type ReviewLister interface {
+	List(selector labels.Selector) (ret []*api.Review, err error)
+	Get(name string) (*api.Review, error)
+}
+
+func NewReviewLister(indexer cache.Indexer) ReviewLister {
+	return listers.New[*api.Review](indexer, schema.GroupResource{})
+}
+
+type StatusLister interface {
+	List(selector labels.Selector) (ret []*api.Status, err error)
+	Statuses(namespace string) StatusNamespaceLister
+}
+
+type StatusNamespaceLister interface {
+	List(selector labels.Selector) (ret []*api.Status, err error)
+	Get(name string) (*api.Status, error)
+}
+
+type statusLister struct {
+	listers.ResourceIndexer[*api.Status]
+}
+
+func NewStatusLister(indexer cache.Indexer) StatusLister {
+	return &statusLister{listers.New[*api.Status](indexer, schema.GroupResource{})}
+}
+
+func (l *statusLister) Statuses(namespace string) StatusNamespaceLister {
+	return listers.NewNamespaced(l.ResourceIndexer, namespace)
+}

@@ -14,6 +14,32 @@ import (
 	"github.com/typedinformer/informer/compat/indexer"
 )
 
+// ReviewLister helps list Reviews.
+type ReviewLister = listers.ReviewLister
+
+// NewReviewLister returns a lister of an informer or of a store.
+func NewReviewLister(of informer.Indexable[*shopv1.Review]) ReviewLister {
+	return compat.New(of, schema.GroupResource{Group: "shop.example.com", Resource: "review"})
+}
+
+// StatusLister helps list Statuses.
+type StatusLister = listers.StatusLister
+
+// StatusNamespaceLister helps list and get Statuses.
+type StatusNamespaceLister = listers.StatusNamespaceLister
+
+type statusLister struct {
+	compat.ResourceLister[*shopv1.Status]
+}
+
+// NewStatusLister returns a lister of an informer or of a store.
+func NewStatusLister(of informer.Indexable[*shopv1.Status]) StatusLister {
+	return statusLister{compat.New(of, schema.GroupResource{Group: "shop.example.com", Resource: "status"})}
+}
+
+// Statuses returns an object that can list and get Statuses.
+func (l statusLister) Statuses(namespace string) StatusNamespaceLister { return l.In(namespace) }
+
 // WarehouseLister helps list Warehouses.
 type WarehouseLister = listers.WarehouseLister
 

@@ -13,6 +13,9 @@ import (
 // AResource is the resource a of words.example.com/v1.
 var AResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "a"}
 
+// AGVK is the kind A of words.example.com/v1.
+var AGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "A"}
+
 // NewAInformer returns an informer of the a in namespaces, or in all if there are none.
 func NewAInformer(client *informer.Client, config informer.Config[*wordsv1.A], namespaces ...string) *informer.Informer[*wordsv1.A] {
 	return informer.New(client, informer.Resource{GroupVersionResource: AResource, Namespaces: namespaces}, config)
@@ -28,6 +31,9 @@ func NewALister(of informer.Indexable[*wordsv1.A]) ALister {
 
 // BatchResource is the resource batches of words.example.com/v1.
 var BatchResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "batches"}
+
+// BatchGVK is the kind Batch of words.example.com/v1.
+var BatchGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Batch"}
 
 // NewBatchInformer returns an informer of the batches in namespaces, or in all if there are none.
 func NewBatchInformer(client *informer.Client, config informer.Config[*wordsv1.Batch], namespaces ...string) *informer.Informer[*wordsv1.Batch] {
@@ -45,6 +51,9 @@ func NewBatchLister(of informer.Indexable[*wordsv1.Batch]) BatchLister {
 // BoxResource is the resource boxes of words.example.com/v1.
 var BoxResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "boxes"}
 
+// BoxGVK is the kind Box of words.example.com/v1.
+var BoxGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Box"}
+
 // NewBoxInformer returns an informer of the boxes in namespaces, or in all if there are none.
 func NewBoxInformer(client *informer.Client, config informer.Config[*wordsv1.Box], namespaces ...string) *informer.Informer[*wordsv1.Box] {
 	return informer.New(client, informer.Resource{GroupVersionResource: BoxResource, Namespaces: namespaces}, config)
@@ -60,6 +69,9 @@ func NewBoxLister(of informer.Indexable[*wordsv1.Box]) BoxLister {
 
 // DatumResource is the resource data of words.example.com/v1.
 var DatumResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "data"}
+
+// DatumGVK is the kind Datum of words.example.com/v1.
+var DatumGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Datum"}
 
 // NewDatumInformer returns an informer of the data in namespaces, or in all if there are none.
 func NewDatumInformer(client *informer.Client, config informer.Config[*wordsv1.Datum], namespaces ...string) *informer.Informer[*wordsv1.Datum] {
@@ -77,6 +89,9 @@ func NewDatumLister(of informer.Indexable[*wordsv1.Datum]) DatumLister {
 // EndpointsResource is the resource endpoints of words.example.com/v1.
 var EndpointsResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "endpoints"}
 
+// EndpointsGVK is the kind Endpoints of words.example.com/v1.
+var EndpointsGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Endpoints"}
+
 // NewEndpointsInformer returns an informer of the endpoints in namespaces, or in all if there are none.
 func NewEndpointsInformer(client *informer.Client, config informer.Config[*wordsv1.Endpoints], namespaces ...string) *informer.Informer[*wordsv1.Endpoints] {
 	return informer.New(client, informer.Resource{GroupVersionResource: EndpointsResource, Namespaces: namespaces}, config)
@@ -92,6 +107,9 @@ func NewEndpointsLister(of informer.Indexable[*wordsv1.Endpoints]) EndpointsList
 
 // GatewayResource is the resource gateways of words.example.com/v1.
 var GatewayResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "gateways"}
+
+// GatewayGVK is the kind Gateway of words.example.com/v1.
+var GatewayGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Gateway"}
 
 // NewGatewayInformer returns an informer of the gateways in namespaces, or in all if there are none.
 func NewGatewayInformer(client *informer.Client, config informer.Config[*wordsv1.Gateway], namespaces ...string) *informer.Informer[*wordsv1.Gateway] {
@@ -109,6 +127,9 @@ func NewGatewayLister(of informer.Indexable[*wordsv1.Gateway]) GatewayLister {
 // IPAddressResource is the resource ipaddresses of words.example.com/v1.
 var IPAddressResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "ipaddresses"}
 
+// IPAddressGVK is the kind IPAddress of words.example.com/v1.
+var IPAddressGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "IPAddress"}
+
 // NewIPAddressInformer returns an informer of the ipaddresses in namespaces, or in all if there are none.
 func NewIPAddressInformer(client *informer.Client, config informer.Config[*wordsv1.IPAddress], namespaces ...string) *informer.Informer[*wordsv1.IPAddress] {
 	return informer.New(client, informer.Resource{GroupVersionResource: IPAddressResource, Namespaces: namespaces}, config)
@@ -124,6 +145,9 @@ func NewIPAddressLister(of informer.Indexable[*wordsv1.IPAddress]) IPAddressList
 
 // IngressResource is the resource ingresses of words.example.com/v1.
 var IngressResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "ingresses"}
+
+// IngressGVK is the kind Ingress of words.example.com/v1.
+var IngressGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Ingress"}
 
 // NewIngressInformer returns an informer of the ingresses in namespaces, or in all if there are none.
 func NewIngressInformer(client *informer.Client, config informer.Config[*wordsv1.Ingress], namespaces ...string) *informer.Informer[*wordsv1.Ingress] {
@@ -141,6 +165,9 @@ func NewIngressLister(of informer.Indexable[*wordsv1.Ingress]) IngressLister {
 // KnifeResource is the resource knives of words.example.com/v1.
 var KnifeResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "knives"}
 
+// KnifeGVK is the kind Knife of words.example.com/v1.
+var KnifeGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Knife"}
+
 // NewKnifeInformer returns an informer of the knives in namespaces, or in all if there are none.
 func NewKnifeInformer(client *informer.Client, config informer.Config[*wordsv1.Knife], namespaces ...string) *informer.Informer[*wordsv1.Knife] {
 	return informer.New(client, informer.Resource{GroupVersionResource: KnifeResource, Namespaces: namespaces}, config)
@@ -156,6 +183,9 @@ func NewKnifeLister(of informer.Indexable[*wordsv1.Knife]) KnifeLister {
 
 // LeafResource is the resource leaves of words.example.com/v1.
 var LeafResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "leaves"}
+
+// LeafGVK is the kind Leaf of words.example.com/v1.
+var LeafGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Leaf"}
 
 // NewLeafInformer returns an informer of the leaves in namespaces, or in all if there are none.
 func NewLeafInformer(client *informer.Client, config informer.Config[*wordsv1.Leaf], namespaces ...string) *informer.Informer[*wordsv1.Leaf] {
@@ -173,6 +203,9 @@ func NewLeafLister(of informer.Indexable[*wordsv1.Leaf]) LeafLister {
 // MeshResource is the resource meshes of words.example.com/v1.
 var MeshResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "meshes"}
 
+// MeshGVK is the kind Mesh of words.example.com/v1.
+var MeshGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Mesh"}
+
 // NewMeshInformer returns an informer of the meshes in namespaces, or in all if there are none.
 func NewMeshInformer(client *informer.Client, config informer.Config[*wordsv1.Mesh], namespaces ...string) *informer.Informer[*wordsv1.Mesh] {
 	return informer.New(client, informer.Resource{GroupVersionResource: MeshResource, Namespaces: namespaces}, config)
@@ -188,6 +221,9 @@ func NewMeshLister(of informer.Indexable[*wordsv1.Mesh]) MeshLister {
 
 // NetworkPolicyResource is the resource networkpolicies of words.example.com/v1.
 var NetworkPolicyResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "networkpolicies"}
+
+// NetworkPolicyGVK is the kind NetworkPolicy of words.example.com/v1.
+var NetworkPolicyGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "NetworkPolicy"}
 
 // NewNetworkPolicyInformer returns an informer of the networkpolicies in namespaces, or in all if there are none.
 func NewNetworkPolicyInformer(client *informer.Client, config informer.Config[*wordsv1.NetworkPolicy], namespaces ...string) *informer.Informer[*wordsv1.NetworkPolicy] {
@@ -205,6 +241,9 @@ func NewNetworkPolicyLister(of informer.Indexable[*wordsv1.NetworkPolicy]) Netwo
 // NodeResource is the resource nodes of words.example.com/v1.
 var NodeResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "nodes"}
 
+// NodeGVK is the kind Node of words.example.com/v1.
+var NodeGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Node"}
+
 // NewNodeInformer returns an informer of the nodes in namespaces, or in all if there are none.
 func NewNodeInformer(client *informer.Client, config informer.Config[*wordsv1.Node], namespaces ...string) *informer.Informer[*wordsv1.Node] {
 	return informer.New(client, informer.Resource{GroupVersionResource: NodeResource, Namespaces: namespaces}, config)
@@ -220,6 +259,9 @@ func NewNodeLister(of informer.Indexable[*wordsv1.Node]) NodeLister {
 
 // PathResource is the resource paths of words.example.com/v1.
 var PathResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "paths"}
+
+// PathGVK is the kind Path of words.example.com/v1.
+var PathGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Path"}
 
 // NewPathInformer returns an informer of the paths in namespaces, or in all if there are none.
 func NewPathInformer(client *informer.Client, config informer.Config[*wordsv1.Path], namespaces ...string) *informer.Informer[*wordsv1.Path] {
@@ -237,6 +279,9 @@ func NewPathLister(of informer.Indexable[*wordsv1.Path]) PathLister {
 // QuizResource is the resource quizes of words.example.com/v1.
 var QuizResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "quizes"}
 
+// QuizGVK is the kind Quiz of words.example.com/v1.
+var QuizGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Quiz"}
+
 // NewQuizInformer returns an informer of the quizes in namespaces, or in all if there are none.
 func NewQuizInformer(client *informer.Client, config informer.Config[*wordsv1.Quiz], namespaces ...string) *informer.Informer[*wordsv1.Quiz] {
 	return informer.New(client, informer.Resource{GroupVersionResource: QuizResource, Namespaces: namespaces}, config)
@@ -253,6 +298,9 @@ func NewQuizLister(of informer.Indexable[*wordsv1.Quiz]) QuizLister {
 // StaffResource is the resource staff of words.example.com/v1.
 var StaffResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "staff"}
 
+// StaffGVK is the kind Staff of words.example.com/v1.
+var StaffGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "Staff"}
+
 // NewStaffInformer returns an informer of the staff in namespaces, or in all if there are none.
 func NewStaffInformer(client *informer.Client, config informer.Config[*wordsv1.Staff], namespaces ...string) *informer.Informer[*wordsv1.Staff] {
 	return informer.New(client, informer.Resource{GroupVersionResource: StaffResource, Namespaces: namespaces}, config)
@@ -268,6 +316,9 @@ func NewStaffLister(of informer.Indexable[*wordsv1.Staff]) StaffLister {
 
 // StorageClassResource is the resource storageclasses of words.example.com/v1.
 var StorageClassResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "storageclasses"}
+
+// StorageClassGVK is the kind StorageClass of words.example.com/v1.
+var StorageClassGVK = schema.GroupVersionKind{Group: "words.example.com", Version: "v1", Kind: "StorageClass"}
 
 // NewStorageClassInformer returns an informer of the storageclasses in namespaces, or in all if there are none.
 func NewStorageClassInformer(client *informer.Client, config informer.Config[*wordsv1.StorageClass], namespaces ...string) *informer.Informer[*wordsv1.StorageClass] {

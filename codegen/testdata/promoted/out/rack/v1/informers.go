@@ -12,6 +12,9 @@ import (
 // AloneResource is the resource alones of rack.example.com/v1.
 var AloneResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "alones"}
 
+// AloneGVK is the kind Alone of rack.example.com/v1.
+var AloneGVK = schema.GroupVersionKind{Group: "rack.example.com", Version: "v1", Kind: "Alone"}
+
 // NewAloneInformer returns an informer of the alones in namespaces, or in all if there are none.
 func NewAloneInformer(client *informer.Client, config informer.Config[*Alone], namespaces ...string) *informer.Informer[*Alone] {
 	return informer.New(client, informer.Resource{GroupVersionResource: AloneResource, Namespaces: namespaces}, config)

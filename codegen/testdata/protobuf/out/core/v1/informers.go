@@ -14,6 +14,9 @@ import (
 // ConfigMapResource is the resource configmaps of v1.
 var ConfigMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
+// ConfigMapGVK is the kind ConfigMap of v1.
+var ConfigMapGVK = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
 // NewConfigMapInformer returns an informer of the configmaps in namespaces, or in all if there are none.
 func NewConfigMapInformer(client *informer.Client, config informer.Config[*ConfigMap], namespaces ...string) *informer.Informer[*ConfigMap] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ConfigMapResource, Namespaces: namespaces}, config)
@@ -22,6 +25,9 @@ func NewConfigMapInformer(client *informer.Client, config informer.Config[*Confi
 // NodeResource is the resource nodes of v1.
 var NodeResource = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
+// NodeGVK is the kind Node of v1.
+var NodeGVK = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+
 // NewNodeInformer returns an informer of the nodes.
 func NewNodeInformer(client *informer.Client, config informer.Config[*Node]) *informer.Informer[*Node] {
 	return informer.New(client, informer.Resource{GroupVersionResource: NodeResource}, config)
@@ -29,6 +35,9 @@ func NewNodeInformer(client *informer.Client, config informer.Config[*Node]) *in
 
 // PodResource is the resource pods of v1.
 var PodResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// PodGVK is the kind Pod of v1.
+var PodGVK = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
 // NewPodInformer returns an informer of the pods in namespaces, or in all if there are none.
 func NewPodInformer(client *informer.Client, config informer.Config[*Pod], namespaces ...string) *informer.Informer[*Pod] {

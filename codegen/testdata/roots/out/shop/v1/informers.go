@@ -15,6 +15,9 @@ import (
 // IndexedResource is the resource indexeds of shop.example.com/v1.
 var IndexedResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "indexeds"}
 
+// IndexedGVK is the kind Indexed of shop.example.com/v1.
+var IndexedGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Indexed"}
+
 // NewIndexedInformer returns an informer of the indexeds in namespaces, or in all if there are none.
 func NewIndexedInformer(client *informer.Client, config informer.Config[*shopv1.Indexed], namespaces ...string) *informer.Informer[*shopv1.Indexed] {
 	return informer.New(client, informer.Resource{GroupVersionResource: IndexedResource, Namespaces: namespaces}, config)
@@ -42,6 +45,9 @@ func (l *IndexedLister) ByColor(color string) iter.Seq[*shopv1.Indexed] {
 // PrintedResource is the resource printeds of shop.example.com/v1.
 var PrintedResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "printeds"}
 
+// PrintedGVK is the kind Printed of shop.example.com/v1.
+var PrintedGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Printed"}
+
 // NewPrintedInformer returns an informer of the printeds in namespaces, or in all if there are none.
 func NewPrintedInformer(client *informer.Client, config informer.Config[*shopv1.Printed], namespaces ...string) *informer.Informer[*shopv1.Printed] {
 	return informer.New(client, informer.Resource{GroupVersionResource: PrintedResource, Namespaces: namespaces}, config)
@@ -57,6 +63,9 @@ func NewPrintedLister(of informer.Indexable[*shopv1.Printed]) PrintedLister {
 
 // WidgetResource is the resource widgets of shop.example.com/v1.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
+
+// WidgetGVK is the kind Widget of shop.example.com/v1.
+var WidgetGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"}
 
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
 func NewWidgetInformer(client *informer.Client, config informer.Config[*shopv1.Widget], namespaces ...string) *informer.Informer[*shopv1.Widget] {

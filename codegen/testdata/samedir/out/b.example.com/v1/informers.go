@@ -13,6 +13,9 @@ import (
 // ThingResource is the resource things of b.example.com/v1.
 var ThingResource = schema.GroupVersionResource{Group: "b.example.com", Version: "v1", Resource: "things"}
 
+// ThingGVK is the kind Thing of b.example.com/v1.
+var ThingGVK = schema.GroupVersionKind{Group: "b.example.com", Version: "v1", Kind: "Thing"}
+
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
 func NewThingInformer(client *informer.Client, config informer.Config[*apisv1.Thing], namespaces ...string) *informer.Informer[*apisv1.Thing] {
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource, Namespaces: namespaces}, config)

@@ -15,6 +15,9 @@ import (
 // WidgetResource is the resource widgets of shop.example.com/v1.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
 
+// WidgetGVK is the kind Widget of shop.example.com/v1.
+var WidgetGVK = schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"}
+
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
 func NewWidgetInformer(client *informer.Client, config informer.Config[*shopv1.Widget], namespaces ...string) *informer.Informer[*shopv1.Widget] {
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -26,7 +27,8 @@ type DepotApplyConfiguration struct {
 	Kind                                   *string `json:"kind,omitempty"`
 	APIVersion                             *string `json:"apiVersion,omitempty"`
 	*metav1ac.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	Labels                                 []string `json:"tags,omitempty"`
+	Labels                                 []string                       `json:"tags,omitempty"`
+	Client                                 *DepotClientApplyConfiguration `json:"client,omitempty"`
 }
 
 // Depot returns the configuration of the Depot with that name. It has no other fields yet.
@@ -35,10 +37,20 @@ func Depot(name string) *DepotApplyConfiguration {
 	return b.WithName(name)
 }
 
-// ApplyDepot applies b by a client. o.FieldManager names the owner. With subresource "status" it applies the status.
-func ApplyDepot(ctx context.Context, client *informer.TypedClient[*shopv1.Depot], b *DepotApplyConfiguration, o metav1.ApplyOptions, subresource ...string) (*shopv1.Depot, error) {
+// DepotClient2 is a client of the depots, whose Apply takes a configuration.
+type DepotClient2 struct {
+	*informer.TypedClient[*shopv1.Depot]
+}
+
+// NewDepotClient2 returns a client of the depots.
+func NewDepotClient2(client *informer.Client) DepotClient2 {
+	return DepotClient2{informer.NewTypedClient[*shopv1.Depot](client, schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "depots"})}
+}
+
+// Apply applies b to the object that it names. o.FieldManager names the owner. With subresource "status" it applies the status.
+func (c DepotClient2) Apply(ctx context.Context, b *DepotApplyConfiguration, o metav1.ApplyOptions, subresource ...string) (*shopv1.Depot, error) {
 	if b == nil {
-		return nil, errors.New("ApplyDepot: the configuration is nil")
+		return nil, errors.New("apply: the configuration of the Depot is nil")
 	}
 	var key informer.Key
 	if name := b.GetName(); name != nil {
@@ -47,7 +59,7 @@ func ApplyDepot(ctx context.Context, client *informer.TypedClient[*shopv1.Depot]
 	if namespace := b.GetNamespace(); namespace != nil {
 		key.Namespace = *namespace
 	}
-	return client.Apply(ctx, key, b, o, subresource...)
+	return c.TypedClient.Apply(ctx, key, b, o, subresource...)
 }
 
 // IsApplyConfiguration marks b as the configuration of an object.
@@ -180,6 +192,26 @@ func (b *DepotApplyConfiguration) WithLabels(values ...string) *DepotApplyConfig
 	return b
 }
 
+// WithClient sets the field.
+func (b *DepotApplyConfiguration) WithClient(value *DepotClientApplyConfiguration) *DepotApplyConfiguration {
+	b.Client = value
+	return b
+}
+
+// DepotClientApplyConfiguration has the fields of a DepotClient that its owner applies.
+type DepotClientApplyConfiguration struct {
+	Name *string `json:"name,omitempty"`
+}
+
+// DepotClient returns an empty configuration.
+func DepotClient() *DepotClientApplyConfiguration { return &DepotClientApplyConfiguration{} }
+
+// WithName sets the field.
+func (b *DepotClientApplyConfiguration) WithName(value string) *DepotClientApplyConfiguration {
+	b.Name = &value
+	return b
+}
+
 // WidgetApplyConfiguration has the fields of a Widget that its owner applies.
 type WidgetApplyConfiguration struct {
 	Kind                                   *string `json:"kind,omitempty"`
@@ -195,10 +227,20 @@ func Widget(name, namespace string) *WidgetApplyConfiguration {
 	return b.WithName(name).WithNamespace(namespace)
 }
 
-// ApplyWidget applies b by a client. o.FieldManager names the owner. With subresource "status" it applies the status.
-func ApplyWidget(ctx context.Context, client *informer.TypedClient[*shopv1.Widget], b *WidgetApplyConfiguration, o metav1.ApplyOptions, subresource ...string) (*shopv1.Widget, error) {
+// WidgetClient is a client of the widgets, whose Apply takes a configuration.
+type WidgetClient struct {
+	*informer.TypedClient[*shopv1.Widget]
+}
+
+// NewWidgetClient returns a client of the widgets.
+func NewWidgetClient(client *informer.Client) WidgetClient {
+	return WidgetClient{informer.NewTypedClient[*shopv1.Widget](client, schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"})}
+}
+
+// Apply applies b to the object that it names. o.FieldManager names the owner. With subresource "status" it applies the status.
+func (c WidgetClient) Apply(ctx context.Context, b *WidgetApplyConfiguration, o metav1.ApplyOptions, subresource ...string) (*shopv1.Widget, error) {
 	if b == nil {
-		return nil, errors.New("ApplyWidget: the configuration is nil")
+		return nil, errors.New("apply: the configuration of the Widget is nil")
 	}
 	var key informer.Key
 	if name := b.GetName(); name != nil {
@@ -207,7 +249,7 @@ func ApplyWidget(ctx context.Context, client *informer.TypedClient[*shopv1.Widge
 	if namespace := b.GetNamespace(); namespace != nil {
 		key.Namespace = *namespace
 	}
-	return client.Apply(ctx, key, b, o, subresource...)
+	return c.TypedClient.Apply(ctx, key, b, o, subresource...)
 }
 
 // IsApplyConfiguration marks b as the configuration of an object.

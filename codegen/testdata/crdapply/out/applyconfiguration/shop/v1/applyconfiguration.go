@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -34,10 +35,20 @@ func Widget(name, namespace string) *WidgetApplyConfiguration {
 	return b.WithName(name).WithNamespace(namespace)
 }
 
-// ApplyWidget applies b by a client. o.FieldManager names the owner. With subresource "status" it applies the status.
-func ApplyWidget(ctx context.Context, client *informer.TypedClient[*shopv1.Widget], b *WidgetApplyConfiguration, o metav1.ApplyOptions, subresource ...string) (*shopv1.Widget, error) {
+// WidgetClient is a client of the widgets, whose Apply takes a configuration.
+type WidgetClient struct {
+	*informer.TypedClient[*shopv1.Widget]
+}
+
+// NewWidgetClient returns a client of the widgets.
+func NewWidgetClient(client *informer.Client) WidgetClient {
+	return WidgetClient{informer.NewTypedClient[*shopv1.Widget](client, schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"})}
+}
+
+// Apply applies b to the object that it names. o.FieldManager names the owner. With subresource "status" it applies the status.
+func (c WidgetClient) Apply(ctx context.Context, b *WidgetApplyConfiguration, o metav1.ApplyOptions, subresource ...string) (*shopv1.Widget, error) {
 	if b == nil {
-		return nil, errors.New("ApplyWidget: the configuration is nil")
+		return nil, errors.New("apply: the configuration of the Widget is nil")
 	}
 	var key informer.Key
 	if name := b.GetName(); name != nil {
@@ -46,7 +57,7 @@ func ApplyWidget(ctx context.Context, client *informer.TypedClient[*shopv1.Widge
 	if namespace := b.GetNamespace(); namespace != nil {
 		key.Namespace = *namespace
 	}
-	return client.Apply(ctx, key, b, o, subresource...)
+	return c.TypedClient.Apply(ctx, key, b, o, subresource...)
 }
 
 // IsApplyConfiguration marks b as the configuration of an object.
@@ -887,10 +898,20 @@ func WidgetSpec(name string) *WidgetSpecApplyConfiguration {
 	return b.WithName(name)
 }
 
-// ApplyWidgetSpec applies b by a client. o.FieldManager names the owner. With subresource "status" it applies the status.
-func ApplyWidgetSpec(ctx context.Context, client *informer.TypedClient[*shopv1.WidgetSpec], b *WidgetSpecApplyConfiguration, o metav1.ApplyOptions, subresource ...string) (*shopv1.WidgetSpec, error) {
+// WidgetSpecClient is a client of the widgetspecs, whose Apply takes a configuration.
+type WidgetSpecClient struct {
+	*informer.TypedClient[*shopv1.WidgetSpec]
+}
+
+// NewWidgetSpecClient returns a client of the widgetspecs.
+func NewWidgetSpecClient(client *informer.Client) WidgetSpecClient {
+	return WidgetSpecClient{informer.NewTypedClient[*shopv1.WidgetSpec](client, schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgetspecs"})}
+}
+
+// Apply applies b to the object that it names. o.FieldManager names the owner. With subresource "status" it applies the status.
+func (c WidgetSpecClient) Apply(ctx context.Context, b *WidgetSpecApplyConfiguration, o metav1.ApplyOptions, subresource ...string) (*shopv1.WidgetSpec, error) {
 	if b == nil {
-		return nil, errors.New("ApplyWidgetSpec: the configuration is nil")
+		return nil, errors.New("apply: the configuration of the WidgetSpec is nil")
 	}
 	var key informer.Key
 	if name := b.GetName(); name != nil {
@@ -899,7 +920,7 @@ func ApplyWidgetSpec(ctx context.Context, client *informer.TypedClient[*shopv1.W
 	if namespace := b.GetNamespace(); namespace != nil {
 		key.Namespace = *namespace
 	}
-	return client.Apply(ctx, key, b, o, subresource...)
+	return c.TypedClient.Apply(ctx, key, b, o, subresource...)
 }
 
 // IsApplyConfiguration marks b as the configuration of an object.

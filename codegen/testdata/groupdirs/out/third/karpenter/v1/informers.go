@@ -12,6 +12,9 @@ import (
 // NodeResource is the resource nodes of karpenter.three.sh/v1, the storage version.
 var NodeResource = schema.GroupVersionResource{Group: "karpenter.three.sh", Version: "v1", Resource: "nodes"}
 
+// NodeGVK is the kind Node of karpenter.three.sh/v1.
+var NodeGVK = schema.GroupVersionKind{Group: "karpenter.three.sh", Version: "v1", Kind: "Node"}
+
 // NewNodeInformer returns an informer of the nodes.
 func NewNodeInformer(client *informer.Client, config informer.Config[*Node]) *informer.Informer[*Node] {
 	return informer.New(client, informer.Resource{GroupVersionResource: NodeResource}, config)
