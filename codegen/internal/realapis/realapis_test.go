@@ -134,6 +134,7 @@ func compare(t *testing.T, got, want map[resource]described, atLeast int) {
 	}
 }
 
+// What codegen writes for popular APIs compiles. TestGoTypesOfPublishedCRDs compares the resources.
 func TestRealAPIs(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "generated-")
 	if err != nil {
@@ -150,21 +151,6 @@ func TestRealAPIs(t *testing.T) {
 	run(t, "go", "tool", "codegen", "-compat", "-output-dir", dir+"/compat", "sigs.k8s.io/gateway-api/apis/v1")
 	run(t, "go", "build", "./"+dir+"/...")
 	run(t, "go", "tool", "codegen", "-compat", "-check", "-output-dir", dir+"/compat", "sigs.k8s.io/gateway-api/apis/v1")
-
-	got := generated(t, dir)
-	certManager, gateway := moduleDir(t, "github.com/cert-manager/cert-manager"), moduleDir(t, "sigs.k8s.io/gateway-api")
-	compare(t, got, crds(t, filepath.Join(certManager, "deploy/crds/*.yaml"), filepath.Join(gateway, "config/crd/experimental/gateway.networking.k8s.io_[^v]*.yaml")), 6+5)
-
-	// The definitions of prometheus-operator are in another module; these names are the constants of its resource.go.
-	for kind, name := range map[string]string{
-		"Alertmanager": "alertmanagers", "PodMonitor": "podmonitors", "Probe": "probes", "Prometheus": "prometheuses",
-		"PrometheusRule": "prometheusrules", "ServiceMonitor": "servicemonitors", "ThanosRuler": "thanosrulers",
-	} {
-		r := resource{"monitoring.coreos.com", "v1", name}
-		if got[r] != (described{kind, true}) {
-			t.Errorf("%v is %+v, want %s", r, got[r], kind)
-		}
-	}
 }
 
 // This compares the library's packages for Kubernetes itself with the discovery in kube-apiserver's source.
