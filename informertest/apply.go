@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/yaml"
+
+	"github.com/typedinformer/informer/watchcache"
 )
 
-// Server-side apply uses kube-apiserver's code (apimachinery's FieldManager), here on unstructured objects. Field
-// tracking starts with the first apply of an object, as in early versions of kube-apiserver.
+// Server-side apply uses kube-apiserver's code (apimachinery's FieldManager), here on unstructured objects. The fields of an object
+// have managers from its creation by a client on.
 
 // canApply reports whether the resource supports server-side apply.
 func (c *collection) canApply() bool { return c.custom || c.typeConverter() != nil }
@@ -30,8 +32,8 @@ func (c *collection) typeConverter() managedfields.TypeConverter {
 	return c.server.options.TypeConverter
 }
 
-// fieldManager returns the manager of metadata.managedFields for the resource or its status subresource.
-func (c *collection) fieldManager(status bool) (*managedfields.FieldManager, error) {
+// fieldManager returns the manager of metadata.managedFields for the resource or a subresource.
+func (c *collection) fieldManager(subresource string) (*managedfields.FieldManager, error) {
 	kind := c.resource.GroupVersion().WithKind(c.resource.Kind)
 	converter, build := c.typeConverter(), managedfields.NewDefaultFieldManager
 	if c.custom {
@@ -40,16 +42,9 @@ func (c *collection) fieldManager(status bool) (*managedfields.FieldManager, err
 			converter = managedfields.NewDeducedTypeConverter()
 		}
 	}
-	subresource := ""
 	var reset map[fieldpath.APIVersion]fieldpath.Filter
-	if c.resource.StatusSubresource {
-		ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
-		if status {
-			subresource, ignored = "status", c.ignoredByStatus()
-		}
-		reset = map[fieldpath.APIVersion]fieldpath.Filter{
-			fieldpath.APIVersion(kind.GroupVersion().String()): fieldpath.NewExcludeSetFilter(ignored),
-		}
+	if owned := c.owned(subresource); owned != nil {
+		reset = map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(kind.GroupVersion().String()): owned}
 	}
 	return build(converter, sameVersion{}, sameVersion{}, sameVersion{}, kind, kind.GroupVersion(), subresource, reset)
 }
@@ -83,14 +78,20 @@ func (c *collection) serveApply(w http.ResponseWriter, r *http.Request, req Requ
 	if want, got := c.resource.GroupVersion().WithKind(c.resource.Kind), applied.GroupVersionKind(); got != want {
 		return apierrors.NewBadRequest(fmt.Sprintf("invalid object type: %v", got))
 	}
-	manager, err := c.fieldManager(opts.status)
+	manager, err := c.fieldManager(opts.subresource)
 	if err != nil {
 		return err
 	}
 	force := options.Force != nil && *options.Force
 	merge := func(live *unstructured.Unstructured) (object, error) {
 		merged, err := manager.Apply(live, applied, options.FieldManager, force)
+		if err != nil && !isStatus(err) {
+			return nil, internal(err.Error())
+		}
 		if err != nil {
+			return nil, err
+		}
+		if err := checkYAML(w, req, patch); err != nil {
 			return nil, err
 		}
 		obj, err := c.fromUnstructured(merged.(*unstructured.Unstructured))
@@ -145,14 +146,37 @@ func (c *collection) serveApply(w http.ResponseWriter, r *http.Request, req Requ
 // createTries is how often an apply tries to create an object that others create at the same time.
 const createTries = 5
 
-// track records the changes of a write in the managedFields of obj, if the object has been applied before.
+// checkYAML warns of the duplicate fields of an applied object, or returns kube-apiserver's error if the client validates them
+// strictly.
+func checkYAML(w http.ResponseWriter, req Request, patch []byte) error {
+	if req.fieldValidation() == metav1.FieldValidationIgnore {
+		return nil
+	}
+	err := yaml.UnmarshalStrict(patch, &map[string]any{})
+	if err == nil {
+		return nil
+	}
+	if req.fieldValidation() == metav1.FieldValidationStrict {
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", err))
+	}
+	lines := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: yaml: unmarshal errors:\n")
+	for line := range strings.Lines(lines) {
+		warn(w, strings.TrimSpace(line))
+	}
+	return nil
+}
+
+// track records a write of a client in the managedFields of obj. For a creation, old is an empty object.
 func (c *collection) track(old, obj object, opts writeOptions) (object, error) {
-	if len(old.GetManagedFields()) == 0 || opts.whole || opts.manager == "" || !c.canApply() {
+	if opts.whole || opts.manager == "" || !c.canApply() {
 		return obj, nil
 	}
-	manager, err := c.fieldManager(opts.status)
+	manager, err := c.fieldManager(opts.subresource)
 	if err != nil {
 		return obj, err
+	}
+	if _, ok := obj.(runtime.Object); ok {
+		return c.own(manager.UpdateNoErrors(c.kinded(old), c.kinded(obj), opts.manager).(object)), nil
 	}
 	live, err := c.toUnstructured(old)
 	if err != nil {
@@ -163,6 +187,13 @@ func (c *collection) track(old, obj object, opts writeOptions) (object, error) {
 		return obj, err
 	}
 	return c.fromUnstructured(manager.UpdateNoErrors(live, changed, opts.manager).(*unstructured.Unstructured))
+}
+
+// kinded returns a copy of an object with its kind.
+func (c *collection) kinded(obj object) runtime.Object {
+	kinded := watchcache.ShallowCopy(obj).(runtime.Object)
+	kinded.GetObjectKind().SetGroupVersionKind(c.resource.GroupVersion().WithKind(c.resource.Kind))
+	return kinded
 }
 
 func (c *collection) toUnstructured(obj object) (*unstructured.Unstructured, error) {

@@ -69,7 +69,9 @@ func validateApproval(before, after []certificatesv1.CertificateSigningRequestCo
 		if condition.Type == "" {
 			errs = append(errs, field.Required(path.Index(i).Child("type"), ""))
 		}
-		if slices.Contains(decisions, condition.Type) && condition.Status != "True" {
+		if condition.Status == "" {
+			errs = append(errs, field.Required(path.Index(i).Child("status"), ""))
+		} else if slices.Contains(decisions, condition.Type) && condition.Status != "True" {
 			errs = append(errs, field.NotSupported(path.Index(i).Child("status"), condition.Status, []string{"True"}))
 		}
 	}

@@ -42,7 +42,7 @@ func (c *collection) serve(w http.ResponseWriter, r *http.Request, req Request) 
 	if c.resource.Warning != "" {
 		warn(w, c.resource.Warning)
 	}
-	opts := writeOptions{status: req.Subresource == "status", manager: managerOf(r, req)}
+	opts := writeOptions{status: req.Subresource == "status", subresource: req.Subresource, manager: managerOf(r, req)}
 	if err := c.answer(w, r, req, opts, sub); err != nil {
 		watchcache.WriteError(w, r, err)
 	}
@@ -224,7 +224,11 @@ func (c *collection) readObject(w http.ResponseWriter, r *http.Request, req Requ
 		return nil, err
 	}
 	obj := c.newObject()
-	if err := c.decode(w, body, mediaType, obj, req); err != nil {
+	dropped, err := c.decode(body, mediaType, obj, req.fieldValidation())
+	if err != nil {
+		return nil, c.unrecognized(body, mediaType, err)
+	}
+	if err := req.report(w, dropped, c.unhandled); err != nil {
 		return nil, err
 	}
 	if typed, ok := obj.(runtime.Object); ok {
@@ -262,37 +266,61 @@ func (c *collection) newObject() object {
 	return reflect.New(c.typ.Elem()).Interface().(object)
 }
 
-// decode decodes a body into obj and completes it by the hook. Fields that the kind does not have, and duplicates, are an
-// error with fieldValidation=Strict, and by default warnings.
-func (c *collection) decode(w http.ResponseWriter, body []byte, mediaType string, obj object, req Request) error {
-	directive := cmp.Or(req.Query.Get("fieldValidation"), metav1.FieldValidationWarn)
-	var dropped []error
-	var err error
+// decode decodes a body into obj and completes it by the hook. Unless the client ignores them, it returns the fields that the kind
+// does not have, and the duplicates.
+func (c *collection) decode(body []byte, mediaType string, obj object, directive string) (dropped []error, err error) {
 	_, kinded := obj.(runtime.Object) // without this, apiVersion and kind would be unknown fields
 	if kinded && mediaType == runtime.ContentTypeJSON && directive != metav1.FieldValidationIgnore {
-		if dropped, err = kjson.UnmarshalStrict(body, target(obj)); err != nil {
-			err = undecoded(err)
-		}
+		dropped, err = kjson.UnmarshalStrict(body, target(obj))
 	} else {
-		err = decode(body, mediaType, obj)
+		err = unmarshal(body, mediaType, obj)
 	}
-	if err != nil {
-		return err
+	if err != nil || c.resource.Hooks.Decode == nil {
+		return dropped, err
 	}
-	if c.resource.Hooks.Decode != nil {
-		paths, err := c.resource.Hooks.Decode(obj)
-		if err != nil {
-			return undecoded(err)
-		}
-		for _, path := range paths {
-			dropped = append(dropped, fmt.Errorf("unknown field %q", path))
-		}
+	paths, err := c.resource.Hooks.Decode(obj)
+	for _, path := range paths {
+		dropped = append(dropped, fmt.Errorf("unknown field %q", path))
 	}
+	return dropped, err
+}
+
+// unhandled returns the error of an object of this kind that cannot be decoded.
+func (c *collection) unhandled(err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %[1]s: %[3]v", c.resource.Kind,
+		c.resource.Version, err))
+}
+
+// unrecognized returns kube-apiserver's error for a body that cannot be decoded.
+func (c *collection) unrecognized(body []byte, mediaType string, err error) error {
 	switch {
+	case isStatus(err):
+		return err
+	case mediaType != runtime.ContentTypeJSON || json.Unmarshal(body, new(metav1.TypeMeta)) == nil:
+		return c.unhandled(err)
+	}
+	text := cmp.Or(string(body), "<empty>")
+	if len(body) > bodySummary {
+		text = string(body[:bodySummary]) + " ..."
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): couldn't get "+
+		"version/kind; json parse error: %v (%s)", c.resource.Kind, err, text))
+}
+
+// bodySummary is how much of a body is in the error that says that it is unreadable, as in kube-apiserver.
+const bodySummary = 30
+
+// fieldValidation returns what the client wants to be done about fields that a kind does not have, and about duplicates.
+func (r Request) fieldValidation() string {
+	return cmp.Or(r.Query.Get("fieldValidation"), metav1.FieldValidationWarn)
+}
+
+// report warns the client of dropped fields. If it validates them strictly, report returns the error that refuse makes.
+func (r Request) report(w http.ResponseWriter, dropped []error, refuse func(error) error) error {
+	switch directive := r.fieldValidation(); {
 	case len(dropped) == 0 || directive == metav1.FieldValidationIgnore:
 	case directive == metav1.FieldValidationStrict:
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %[1]s: %[3]v", c.resource.Kind,
-			c.resource.Version, runtime.NewStrictDecodingError(dropped)))
+		return refuse(runtime.NewStrictDecodingError(dropped))
 	default:
 		for _, err := range dropped {
 			warn(w, err.Error())
@@ -301,9 +329,10 @@ func (c *collection) decode(w http.ResponseWriter, body []byte, mediaType string
 	return nil
 }
 
-// warn adds a warning to a response, which kubectl and client-go print.
+// warn adds a warning to a response, which kubectl and client-go print. Each text is sent once, even if a write was tried again.
 func warn(w http.ResponseWriter, text string) {
-	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+	header, err := utilnet.NewWarningHeader(299, "-", text)
+	if err == nil && !slices.Contains(w.Header()["Warning"], header) {
 		w.Header().Add("Warning", header)
 	}
 }
@@ -316,30 +345,40 @@ func target(obj any) any {
 	return obj
 }
 
+// decode decodes a body into obj, a pointer to a Kubernetes type with a kind.
+func decode(body []byte, mediaType string, obj any) error {
+	err := unmarshal(body, mediaType, obj)
+	if err == nil || isStatus(err) {
+		return err
+	}
+	return undecoded(err)
+}
+
 func undecoded(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the body cannot be decoded: %v", err))
 }
 
-// decode decodes a body into obj, a pointer to a Kubernetes type with a kind.
-func decode(body []byte, mediaType string, obj any) error {
-	var err error
+// isStatus reports whether an error says what to respond with.
+func isStatus(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// unmarshal is decode with the errors of the encodings.
+func unmarshal(body []byte, mediaType string, obj any) error {
 	switch message, isMessage := obj.(interface{ Unmarshal([]byte) error }); {
 	case mediaType == runtime.ContentTypeJSON:
-		err = json.Unmarshal(body, target(obj))
+		return json.Unmarshal(body, target(obj))
 	case mediaType == runtime.ContentTypeProtobuf && isMessage:
 		raw, isKubernetes := bytes.CutPrefix(body, []byte("k8s\x00"))
 		if !isKubernetes {
 			return apierrors.NewBadRequest("the body is not of Kubernetes' protobuf format")
 		}
 		var unknown runtime.Unknown
-		if err = unknown.Unmarshal(raw); err == nil {
-			err = message.Unmarshal(unknown.Raw)
+		if err := unknown.Unmarshal(raw); err != nil {
+			return err
 		}
-	default:
-		return unsupportedMediaType(fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf))
+		return message.Unmarshal(unknown.Raw)
 	}
-	if err != nil {
-		return undecoded(err)
-	}
-	return nil
+	return unsupportedMediaType(fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf))
 }

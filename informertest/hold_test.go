@@ -206,17 +206,22 @@ func startPodInformer(t *testing.T, client *rest.Config, config informer.Config[
 	c, err := informer.NewClient(client)
 	must(t, err)
 	i := informer.New(c, informer.Resource{GroupVersionResource: podResource.GroupVersionResource, Namespaces: namespaces}, config)
+	runUntilEnd(t, i.Run)
+	return i
+}
+
+// runUntilEnd runs an informer until the test ends.
+func runUntilEnd(t *testing.T, run func(context.Context) error) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		i.Run(ctx)
+		run(ctx)
 	}()
 	t.Cleanup(func() {
 		stop()
 		<-done
 	})
-	return i
 }
 
 // eachTime runs test in real time over TCP, and in a bubble.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/typedinformer/informer/watchcache"
 )
@@ -73,6 +74,10 @@ func (c *collection) servePatch(w http.ResponseWriter, r *http.Request, req Requ
 // patched returns obj with a patch applied.
 func (c *collection) patched(w http.ResponseWriter, obj object, patchType types.PatchType, patch []byte,
 	req Request) (object, error) {
+	duplicates, err := checkPatch(patchType, patch, req.fieldValidation())
+	if err != nil {
+		return nil, err
+	}
 	before, err := c.marshal(obj)
 	if err != nil {
 		return nil, err
@@ -81,11 +86,54 @@ func (c *collection) patched(w http.ResponseWriter, obj object, patchType types.
 	if err != nil {
 		return nil, err
 	}
-	patched := c.newObject()
-	if err := c.decode(w, after, runtime.ContentTypeJSON, patched, req); err != nil {
-		return nil, unpatchable(after, err)
+	wrong := func(err error) error { return unpatchable(after, err) }
+	if patchType == types.StrategicMergePatchType { // kube-apiserver shows the patch, not the result
+		wrong = func(err error) error {
+			var content map[string]any
+			if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &content); err != nil {
+				return undecoded(err)
+			}
+			return unpatchable(fmt.Appendf(nil, "%+v", content), err)
+		}
 	}
-	return patched, nil
+	patched := c.newObject()
+	dropped, err := c.decode(after, runtime.ContentTypeJSON, patched, req.fieldValidation())
+	if err != nil {
+		return nil, wrong(err)
+	}
+	return patched, req.report(w, slices.Concat(duplicates, dropped), wrong)
+}
+
+// checkPatch returns the duplicate fields of a patch, and the words that are none of a JSON patch, unless the client ignores
+// them.
+func checkPatch(patchType types.PatchType, patch []byte, directive string) (dropped []error, err error) {
+	if directive == metav1.FieldValidationIgnore {
+		return nil, nil
+	}
+	switch patchType {
+	case types.JSONPatchType:
+		var operations []struct {
+			Op    string `json:"op"`
+			Path  string `json:"path"`
+			From  string `json:"from"`
+			Value any    `json:"value"`
+		}
+		if dropped, err = kjson.UnmarshalStrict(patch, &operations); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+		for i, err := range dropped {
+			dropped[i] = fmt.Errorf("json patch %w", err)
+		}
+	case types.MergePatchType:
+		if dropped, err = kjson.UnmarshalStrict(patch, &map[string]any{}); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+	default:
+		if dropped, err = kjson.UnmarshalStrict(patch, &map[string]any{}); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	return dropped, nil
 }
 
 // patchInto patches an object of a generated type, into another of that type.
@@ -157,6 +205,10 @@ func (c *collection) marshal(obj object) ([]byte, error) {
 
 // named checks that obj is the object that the request names.
 func (c *collection) named(obj object, req Request) error {
+	if obj.GetName() == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be "+
+			"provided", req.Name))
+	}
 	if obj.GetName() != req.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)",
 			obj.GetName(), req.Name))

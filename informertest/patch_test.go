@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 )
 
@@ -244,12 +243,16 @@ func TestApply(t *testing.T) {
 			_, err = api.Apply(ctx, applycorev1.Pod("new", "ns").WithResourceVersion("7"), metav1.ApplyOptions{FieldManager: "one"})
 			must(t, err)
 
-			// An object that was never applied has no managed fields.
-			pods.Delete(informer.Key{Namespace: "ns", Name: "a"})
+			// The fields of an object have a manager from its creation on, unless the cluster itself creates it.
 			pod, err = api.Create(ctx, newPod("ns", "plain"), metav1.CreateOptions{FieldManager: "one"})
 			must(t, err)
-			if pod.ManagedFields != nil {
+			if len(pod.ManagedFields) != 1 || pod.ManagedFields[0].Manager != "one" || pod.ManagedFields[0].Operation != metav1.ManagedFieldsOperationUpdate {
 				t.Errorf("managed fields of a creation: %v", pod.ManagedFields)
+			}
+			pod, err = pods.Create(newPod("ns", "own"))
+			must(t, err)
+			if pod.ManagedFields != nil {
+				t.Errorf("managed fields of a creation by the cluster itself: %v", pod.ManagedFields)
 			}
 		})
 	}
@@ -475,3 +478,42 @@ func send(t *testing.T, server *informertest.Server, method, path, body string) 
 	response.Body.Close()
 	return response.StatusCode
 }
+
+// A write that comes between makes the server apply the patch again. The client gets each warning once.
+func TestPatch_WarnsOnceThoughAnotherWriteComesBetween(t *testing.T) {
+	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, _ *informertest.Collection[*corev1.Pod]) {
+		var widgets *informertest.Collection[*unstructured.Unstructured]
+		calls := 0
+		resource := widgetResource
+		resource.Hooks.Decode = func(metav1.Object) ([]string, error) {
+			if calls++; calls > 1 {
+				return []string{"spec.sise"}, nil
+			}
+			other := widget("w")
+			other.SetLabels(map[string]string{"written": "between"})
+			_, err := widgets.Update(other)
+			return []string{"spec.sise"}, err
+		}
+		widgets = informertest.Register[*unstructured.Unstructured](server, resource)
+		_, err := widgets.Create(widget("w"))
+		must(t, err)
+		config := server.Config()
+		var warnings warningList
+		config.WarningHandler = &warnings
+		client, err := dynamic.NewForConfig(config)
+		must(t, err)
+		patched, err := client.Resource(resource.GroupVersionResource).Namespace("ns").Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"sise":5}}`), metav1.PatchOptions{})
+		must(t, err)
+		if calls != 2 || patched.GetLabels()["written"] != "between" {
+			t.Errorf("decoded %d times to %v, want a second time with the other write", calls, patched)
+		}
+		if fmt.Sprintf("%q", warnings) != `["unknown field \"spec.sise\""]` {
+			t.Errorf("warnings %q", warnings)
+		}
+	})
+}
+
+// warningList collects warnings of the server.
+type warningList []string
+
+func (l *warningList) HandleWarningHeader(_ int, _ string, text string) { *l = append(*l, text) }

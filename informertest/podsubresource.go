@@ -42,7 +42,7 @@ func (c *collection) serveBinding(w http.ResponseWriter, r *http.Request, req Re
 	if binding.Target.Name == "" {
 		return internal(field.Required(field.NewPath("target", "name"), "").Error())
 	}
-	opts.whole = true // the status too
+	opts.whole, opts.uncounted = true, true // the status too
 	_, err := c.modify(req.key(), opts, func(old object) (object, error) {
 		pod := &corev1.Pod{}
 		if err := c.into(old, pod); err != nil {

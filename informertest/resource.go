@@ -60,7 +60,7 @@ type Resource struct {
 
 // Hooks are functions that a [Server] calls when clients write objects of a resource. They do what a
 // CustomResourceDefinition, or kube-apiserver's own code for a kind, adds to the rules that hold for all kinds. Each may
-// be nil. A [Collection], which writes as the cluster itself, does not call them. They may be called concurrently.
+// be nil. A [Collection], which writes as the cluster itself, calls only Removed. They may be called concurrently.
 type Hooks struct {
 	// Decode completes an object that has just been decoded: it drops fields that the kind does not have, and fills in
 	// defaults. It returns the paths of the fields that it has dropped, which the client may want to know.
@@ -68,13 +68,16 @@ type Hooks struct {
 	// Create returns why an object cannot be created at present, or nil. It is called before webhooks and Validate.
 	Create func(obj metav1.Object) error
 	// Validate returns what is wrong with an object, also with its metadata, which the server checks only if this is nil.
-	// old is nil for a new object. The subresource is empty or "status". It must not write to the objects, nor call the
-	// server.
+	// old is nil for a new object. The subresource is empty, "status", or another that is written like the object
+	// itself, such as "ephemeralcontainers". It must not write to the objects, nor call the server.
 	Validate func(obj, old metav1.Object, subresource string) field.ErrorList
 	// Delete prepares the deletion of an object, such as by a finalizer, which defers it. It must not call the server.
 	Delete func(obj metav1.Object)
 	// Changed is called after a write to the object with that key, before the client gets the response.
 	Changed func(key informer.Key)
+	// Removed is called after a write that removed the object with that key, also by a Collection and by the controllers,
+	// before the write returns.
+	Removed func(key informer.Key)
 }
 
 // Collection gives the program that runs a [Server] direct access to the objects of one resource, without HTTP and

@@ -92,6 +92,8 @@ func (c *collection) readScale(r *http.Request, req Request, opts *writeOptions)
 	if err != nil {
 		return nil, err
 	}
+	manager := opts.manager
+	opts.manager = "" // the scale has the managers
 	if req.Verb == "patch" {
 		var options metav1.PatchOptions
 		err := metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil)
@@ -101,13 +103,12 @@ func (c *collection) readScale(r *http.Request, req Request, opts *writeOptions)
 			return nil, err
 		}
 		if mediaType == string(types.ApplyYAMLPatchType) {
-			opts.manager = ""
 			return c.applyScale(body, options)
 		}
-		return func(_ object, scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+		return c.trackScale(func(scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 			patched := &autoscalingv1.Scale{}
 			return patched, patchInto(scale, types.PatchType(mediaType), body, patched)
-		}, nil
+		}, manager)
 	}
 	var options metav1.UpdateOptions
 	err = metav1.Convert_url_Values_To_v1_UpdateOptions(&req.Query, &options, nil)
@@ -116,9 +117,52 @@ func (c *collection) readScale(r *http.Request, req Request, opts *writeOptions)
 	}
 	opts.dryRun = len(options.DryRun) > 0
 	scale := &autoscalingv1.Scale{}
-	err = decode(body, mediaType, scale)
-	scale.ManagedFields = nil
-	return func(object, *autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return scale, nil }, err
+	if err := decode(body, mediaType, scale); err != nil {
+		return nil, err
+	}
+	return c.trackScale(func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return scale, nil }, manager)
+}
+
+// trackScale returns what a write other than an apply wants, with the managers after it.
+func (c *collection) trackScale(write func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error),
+	name string) (nextScale, error) {
+	manager, err := scaleManager()
+	if err != nil {
+		return nil, err
+	}
+	return func(old object, scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+		next, err := write(scale)
+		if err != nil || !c.canApply() {
+			return next, err
+		}
+		owners := c.scaleOwners(old)
+		live, after := scale.DeepCopy(), next.DeepCopy()
+		live.SetGroupVersionKind(scaleKind)
+		after.SetGroupVersionKind(scaleKind)
+		if live.ManagedFields, err = owners.ToSubresource(); err != nil {
+			return nil, err
+		}
+		after.ManagedFields = live.ManagedFields
+		after = manager.UpdateNoErrors(live, after, name).(*autoscalingv1.Scale)
+		after.ManagedFields, err = owners.ToParent(after.ManagedFields)
+		return after, err
+	}, nil
+}
+
+// scaleManager returns the manager of the managedFields of scales.
+func scaleManager() (*managedfields.FieldManager, error) {
+	return managedfields.NewDefaultFieldManager(managedfields.NewDeducedTypeConverter(), sameVersion{}, sameVersion{},
+		sameVersion{}, scaleKind, scaleKind.GroupVersion(), "scale", nil)
+}
+
+// scaleOwners translates the managedFields of an object to those of its scale, and back.
+func (c *collection) scaleOwners(obj object) *managedfields.ScaleHandler {
+	path := []any{}
+	for _, name := range split(c.resource.scalePaths().SpecReplicas) {
+		path = append(path, name)
+	}
+	replicas := managedfields.ResourcePathMappings{c.resource.GroupVersion().String(): fieldpath.MakePathOrDie(path...)}
+	return managedfields.NewScaleHandler(obj.GetManagedFields(), c.resource.GroupVersion(), replicas)
 }
 
 // applyScale returns what a server-side apply to a scale wants.
@@ -130,19 +174,13 @@ func (c *collection) applyScale(body []byte, options metav1.PatchOptions) (nextS
 	if kind := applied.GroupVersionKind(); kind != scaleKind {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid object type: %v", kind))
 	}
-	manager, err := managedfields.NewDefaultFieldManager(managedfields.NewDeducedTypeConverter(), sameVersion{},
-		sameVersion{}, sameVersion{}, scaleKind, scaleKind.GroupVersion(), "scale", nil)
+	manager, err := scaleManager()
 	if err != nil {
 		return nil, err
 	}
 	force := options.Force != nil && *options.Force
-	path := []any{}
-	for _, name := range split(c.resource.scalePaths().SpecReplicas) {
-		path = append(path, name)
-	}
-	replicas := managedfields.ResourcePathMappings{c.resource.GroupVersion().String(): fieldpath.MakePathOrDie(path...)}
 	return func(old object, scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
-		owners := managedfields.NewScaleHandler(old.GetManagedFields(), c.resource.GroupVersion(), replicas)
+		owners := c.scaleOwners(old)
 		fields, err := owners.ToSubresource()
 		if err != nil {
 			return nil, err

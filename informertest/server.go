@@ -22,7 +22,8 @@
 //     preconditions, and errors as metav1.Status.
 //   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for
 //     custom resources, with lists as atomic values; for Kubernetes' own types, it needs Options.TypeConverter. Any
-//     other patch fails with 415 Unsupported Media Type. metadata.managedFields are kept for applied objects.
+//     other patch fails with 415 Unsupported Media Type. What supports apply has metadata.managedFields from the first write
+//     of a client on; an object that a [Collection] creates has none.
 //   - The subresources scale, eviction (as a PodDisruptionBudget allows), binding, ephemeralcontainers, finalize, approval
 //     of a CertificateSigningRequest, and token of a ServiceAccount. With [RegisterReviews], the reviews of
 //     authentication and authorization.
@@ -31,7 +32,8 @@
 //   - Admission webhooks, mutating and validating, if their configurations are registered as resources. They are called by
 //     URL, and may call the server. Options.MatchConditions evaluates their matchConditions. The server converts no
 //     version for them, and does not ask about eviction, binding, scale and token.
-//   - fieldValidation: JSON fields that a type does not have, and duplicates, are warnings, or errors if it is Strict.
+//   - fieldValidation: JSON fields that a type does not have, and duplicates, are warnings, or errors if it is Strict. A patch
+//     is checked too, and the duplicates of an applied object.
 //   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply and explain request, /version, and
 //     /healthz, /livez, /readyz.
 //
@@ -85,7 +87,7 @@ type Options struct {
 	// means its default.
 	Window int
 	// TypeConverter knows the lists of built-in types that server-side apply merges by key. Nil means that the server
-	// does not support apply for built-in types; custom resources do not need it. client-go's converter links every
+	// supports neither apply nor managedFields for built-in types; custom resources do not need it. client-go's converter links every
 	// type of Kubernetes into the program:
 	//
 	//	applyconfigurations.NewTypeConverter(scheme.Scheme)

@@ -31,11 +31,11 @@ var statusMetadata = map[schema.GroupKind]struct{ labels, ownerReferences bool }
 }
 
 // statusWrite returns old after a write of obj to the status subresource.
-func (c *collection) statusWrite(old, obj object, opts writeOptions) object {
+func (c *collection) statusWrite(old, obj object) object {
 	merged := watchcache.ShallowCopy(old)
 	c.copyStatus(merged, obj)
-	if opts.manager == "" {
-		merged.SetManagedFields(obj.GetManagedFields()) // an apply has already set them
+	if c.canApply() {
+		merged.SetManagedFields(obj.GetManagedFields()) // otherwise nobody has set them
 	}
 	kept, written := statusMetadata[c.groupKind()]
 	if !written {
@@ -53,7 +53,25 @@ func (c *collection) statusWrite(old, obj object, opts writeOptions) object {
 	return merged
 }
 
-// ignoredByStatus returns the fields that an applier to the status subresource does not own.
+// owned returns which fields a write to a subresource, or to the object itself, can own.
+func (c *collection) owned(subresource string) fieldpath.Filter {
+	exclude := func(path ...any) fieldpath.Filter {
+		return fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(path...)))
+	}
+	switch {
+	case subresource == ephemeralContainersSubresource.name:
+		return fieldpath.NewIncludeMatcherFilter(fieldpath.MakePrefixMatcherOrDie("spec", "ephemeralContainers"))
+	case subresource == approvalSubresource.name:
+		return exclude("spec")
+	case !c.resource.StatusSubresource:
+		return nil
+	case subresource == "status":
+		return fieldpath.NewExcludeSetFilter(c.ignoredByStatus())
+	}
+	return exclude("status")
+}
+
+// ignoredByStatus returns the fields that a writer of the status subresource does not own.
 func (c *collection) ignoredByStatus() *fieldpath.Set {
 	ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
 	kept, written := statusMetadata[c.groupKind()]

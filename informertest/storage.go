@@ -26,10 +26,12 @@ import (
 
 // writeOptions are the options of a write.
 type writeOptions struct {
-	whole  bool                                  // by the cluster itself: status and system metadata are taken as given
-	status bool                                  // a write to the status subresource
-	part   func(old, obj object) (object, error) // of another subresource: returns old with the part of obj that it writes
-	dryRun bool
+	whole       bool                                  // by the cluster itself: status and system metadata are taken as given
+	status      bool                                  // a write to the status subresource
+	subresource string                                // what the write is to; empty means the object itself
+	part        func(old, obj object) (object, error) // of another subresource: returns old with the part of obj that it writes
+	dryRun      bool
+	uncounted   bool // a change of the spec leaves the generation alone
 	// unchecked stores an object that may be invalid, for a controller of the cluster that changes only its metadata.
 	unchecked bool
 	// manager is the field manager of a client's update. It is empty for an apply, which keeps metadata.managedFields
@@ -41,6 +43,9 @@ type writeOptions struct {
 // create stores a copy of obj.
 func (c *collection) create(obj object, opts writeOptions) (_ object, err error) {
 	if err := c.open(obj, opts); err != nil {
+		return nil, err
+	}
+	if obj, err = c.track(c.newObject(), c.own(obj), opts); err != nil {
 		return nil, err
 	}
 	write := write{operation: admissionv1.Create, obj: c.own(obj), dryRun: opts.dryRun}
@@ -139,6 +144,9 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 	if err != nil {
 		return nil, err
 	}
+	if obj, err = c.track(old, c.own(obj), opts); err != nil {
+		return nil, err
+	}
 	write := write{operation: admissionv1.Update, obj: c.own(obj), old: old, dryRun: opts.dryRun}
 	if obj, err = opts.admission.mutate(write); err != nil {
 		return nil, err
@@ -157,11 +165,15 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 	}
 	switch {
 	case opts.part != nil:
+		managers := obj.GetManagedFields()
 		if obj, err = opts.part(old, obj); err != nil {
 			return nil, err
 		}
+		if c.canApply() {
+			obj.SetManagedFields(managers)
+		}
 	case opts.status:
-		obj = c.statusWrite(old, obj, opts)
+		obj = c.statusWrite(old, obj)
 	case !opts.whole:
 		c.copyStatus(obj, old)
 		if obj, err = c.retained(obj, old); err != nil {
@@ -186,15 +198,12 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 			return nil, err
 		}
 	}
-	if obj, err = c.track(old, obj, opts); err != nil {
-		return nil, err
-	}
 	obj = c.own(obj)
 	write.obj = obj
 	if err := opts.admission.validate(write); err != nil {
 		return nil, err
 	}
-	if !opts.status && c.counted() && !c.sameSpec(obj, old) {
+	if !opts.status && !opts.uncounted && c.counted() && !c.sameSpec(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 	return obj, nil
@@ -218,10 +227,18 @@ func (c *collection) replace(old, obj object, opts writeOptions) bool {
 	return true
 }
 
-// changed calls the hook after a write by a client that succeeded.
+// changed calls the hooks after a write that succeeded.
 func (c *collection) changed(key informer.Key, opts writeOptions, err *error) {
-	if *err == nil && !opts.whole && !opts.dryRun && c.resource.Hooks.Changed != nil {
+	if *err != nil || opts.dryRun {
+		return
+	}
+	if !opts.whole && c.resource.Hooks.Changed != nil {
 		c.resource.Hooks.Changed(key)
+	}
+	if c.resource.Hooks.Removed != nil {
+		if _, exists := c.cache.Get(key); !exists {
+			c.resource.Hooks.Removed(key)
+		}
 	}
 }
 
@@ -296,8 +313,8 @@ func (c *collection) validate(obj object) error {
 func (c *collection) check(obj, old object, opts writeOptions) field.ErrorList {
 	if c.resource.Hooks.Validate != nil {
 		subresource := ""
-		if opts.status {
-			subresource = "status"
+		if opts.status || opts.part != nil {
+			subresource = opts.subresource
 		}
 		return c.resource.Hooks.Validate(obj, old, subresource)
 	}

@@ -107,25 +107,26 @@ func TestTypesOfTheProgramAreNotServed(t *testing.T) {
 
 func TestApplyOfBuiltInTypes(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
-		apply := func(manager, container string) error {
-			pod := corev1apply.Pod("a", "default").WithSpec(corev1apply.PodSpec().WithContainers(corev1apply.Container().WithName(container).WithImage(manager)))
-			_, err := clients.CoreV1().Pods("default").Apply(t.Context(), pod, metav1.ApplyOptions{FieldManager: manager})
+		apply := func(manager string, port int32) error {
+			service := corev1apply.Service("a", "default").WithSpec(corev1apply.ServiceSpec().WithPorts(
+				corev1apply.ServicePort().WithName(manager).WithPort(port).WithProtocol(corev1.ProtocolTCP)))
+			_, err := clients.CoreV1().Services("default").Apply(t.Context(), service, metav1.ApplyOptions{FieldManager: manager})
 			return err
 		}
-		for _, manager := range []string{"one", "two"} {
-			if err := apply(manager, manager); err != nil {
+		for manager, port := range map[string]int32{"one": 1, "two": 2} {
+			if err := apply(manager, port); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := apply("three", "one"); !apierrors.IsConflict(err) {
+		if err := apply("three", 1); !apierrors.IsConflict(err) {
 			t.Errorf("got %v, want a conflict", err)
 		}
-		pods, ok := informertest.CollectionOf[*corev1.Pod](server, corev1.SchemeGroupVersion.WithResource("pods"))
+		services, ok := informertest.CollectionOf[*corev1.Service](server, corev1.SchemeGroupVersion.WithResource("services"))
 		if !ok {
-			t.Fatal("there are no pods")
+			t.Fatal("there are no services")
 		}
-		if pod, _ := pods.Get(informer.Key{Namespace: "default", Name: "a"}); len(pod.Spec.Containers) != 2 {
-			t.Errorf("got %+v", pod.Spec)
+		if service, _ := services.Get(informer.Key{Namespace: "default", Name: "a"}); len(service.Spec.Ports) != 2 {
+			t.Errorf("got %+v", service.Spec)
 		}
 	})
 }

@@ -3,10 +3,13 @@ package cluster
 import (
 	"bytes"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +47,13 @@ func validate(obj, old metav1.Object, subresource string) field.ErrorList {
 	if old != nil {
 		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, metadata)...)
 	}
+	if pod, ok := obj.(*corev1.Pod); ok && subresource == "ephemeralcontainers" {
+		names := map[string]bool{}
+		for i, c := range pod.Spec.EphemeralContainers {
+			errs = append(errs, validateContainer(corev1.Container(c.EphemeralContainerCommon), names,
+				field.NewPath("spec", "ephemeralContainers").Index(i))...)
+		}
+	}
 	if subresource != "" {
 		return errs
 	}
@@ -56,7 +66,7 @@ func nameRule(obj metav1.Object) apivalidation.ValidateNameFunc {
 	case *corev1.Namespace:
 		return apivalidation.ValidateNamespaceName
 	case *corev1.Service:
-		return apivalidation.NameIsDNS1035Label
+		return apivalidation.NameIsDNSLabel
 	case *corev1.Pod, *corev1.ConfigMap, *corev1.Secret, *corev1.ServiceAccount, *corev1.Node, *appsv1.Deployment,
 		*appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob:
 		return apivalidation.NameIsDNSSubdomain
@@ -69,24 +79,46 @@ func validateContent(obj, old metav1.Object) field.ErrorList {
 	spec := field.NewPath("spec")
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		return validatePod(obj.Spec, spec)
+		return append(validatePod(obj.Spec, spec), validatePodUpdate(obj.Spec, old)...)
+	case *corev1.Service:
+		return validateService(obj.Spec)
+	case *corev1.PersistentVolumeClaim:
+		return validateClaim(obj, old)
 	case *corev1.ConfigMap:
-		return validateConfigMap(obj, old)
+		return append(validateConfigMap(obj, old), validateConfigData(obj)...)
 	case *corev1.Secret:
-		return validateSecret(obj, old)
+		return append(validateSecret(obj, old), validateSecretData(obj)...)
 	case *appsv1.Deployment:
-		return validateWorkload("deployment", obj.Spec.Selector, obj.Spec.Template, old)
+		return append(validateWorkload("deployment", obj.Spec.Selector, obj.Spec.Template, old),
+			validateCount(obj.Spec.Replicas, spec.Child("replicas"))...)
 	case *appsv1.ReplicaSet:
-		return validateWorkload("deployment", obj.Spec.Selector, obj.Spec.Template, old)
+		return append(validateWorkload("deployment", obj.Spec.Selector, obj.Spec.Template, old),
+			validateCount(obj.Spec.Replicas, spec.Child("replicas"))...)
 	case *appsv1.DaemonSet:
 		return validateWorkload("daemonset", obj.Spec.Selector, obj.Spec.Template, old)
 	case *appsv1.StatefulSet:
-		return validateStatefulSet(obj, old)
+		return append(validateStatefulSet(obj, old), validateCount(obj.Spec.Replicas, spec.Child("replicas"))...)
 	case *batchv1.Job:
 		return validateJob(obj, old)
 	case *batchv1.CronJob:
-		return validatePod(obj.Spec.JobTemplate.Spec.Template.Spec,
+		errs := validatePod(obj.Spec.JobTemplate.Spec.Template.Spec,
 			spec.Child("jobTemplate", "spec", "template", "spec"))
+		if obj.Spec.Schedule == "" {
+			errs = append(errs, field.Required(spec.Child("schedule"), ""))
+		}
+		return errs
+	case *policyv1.PodDisruptionBudget:
+		if obj.Spec.MinAvailable != nil && obj.Spec.MaxUnavailable != nil {
+			return field.ErrorList{field.Invalid(spec, obj.Spec, "minAvailable and maxUnavailable cannot be both set")}
+		}
+	case *rbacv1.RoleBinding:
+		return validateBinding(obj.RoleRef, obj.Subjects, []string{"Role", "ClusterRole"}, old)
+	case *rbacv1.ClusterRoleBinding:
+		return validateBinding(obj.RoleRef, obj.Subjects, []string{"ClusterRole"}, old)
+	case *rbacv1.Role:
+		return validateRules(obj.Rules, true)
+	case *rbacv1.ClusterRole:
+		return validateRules(obj.Rules, false)
 	}
 	return nil
 }
@@ -103,6 +135,10 @@ func validatePod(pod corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	}
 	for i, c := range pod.InitContainers {
 		errs = append(errs, validateContainer(c, names, path.Child("initContainers").Index(i))...)
+	}
+	policies := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}
+	if pod.RestartPolicy != "" && !slices.Contains(policies, pod.RestartPolicy) {
+		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), pod.RestartPolicy, policies))
 	}
 	return errs
 }

@@ -48,7 +48,7 @@ func TestWorkloadsSelectTheirPods(t *testing.T) {
 		api := clients.AppsV1().Deployments("default")
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: appsv1.DeploymentSpec{Template: podTemplate()}}
 		_, err := api.Create(t.Context(), deployment, metav1.CreateOptions{})
-		wantError(t, "no selector", err, `Deployment.apps "a" is invalid: spec.selector: Required value`)
+		wantError(t, "no selector", err, "Deployment.apps \"a\" is invalid: [spec.selector: Required value, spec.template.metadata.labels: Invalid value: {\"app\":\"a\"}: `selector` does not match template `labels`]")
 		deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "b"}}
 		_, err = api.Create(t.Context(), deployment, metav1.CreateOptions{})
 		wantError(t, "another selector", err, "Deployment.apps \"a\" is invalid: spec.template.metadata.labels: Invalid value: {\"app\":\"a\"}: `selector` does not match template `labels`")
@@ -143,7 +143,7 @@ func TestFieldsThatMayNotChange(t *testing.T) {
 		}
 		secret.Type, secret.Data, secret.Immutable = corev1.SecretTypeDockercfg, nil, nil
 		_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
-		wantError(t, "a secret", err, "Secret \"a\" is invalid: [type: Invalid value: \"kubernetes.io/dockercfg\": field is immutable, immutable: Forbidden: field is immutable when `immutable` is set, data: Forbidden: field is immutable when `immutable` is set]")
+		wantError(t, "a secret", err, "Secret \"a\" is invalid: [type: Invalid value: \"kubernetes.io/dockercfg\": field is immutable, immutable: Forbidden: field is immutable when `immutable` is set, data: Forbidden: field is immutable when `immutable` is set, data[.dockercfg]: Required value]")
 		maps := clients.CoreV1().ConfigMaps("default")
 		config, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Immutable: &yes}, metav1.CreateOptions{})
 		wantError(t, "create", err, "")
@@ -153,5 +153,41 @@ func TestFieldsThatMayNotChange(t *testing.T) {
 		config.Data, config.BinaryData, config.Labels = nil, nil, map[string]string{"x": "1"}
 		_, err = maps.Update(t.Context(), config, metav1.UpdateOptions{})
 		wantError(t, "only labels", err, "")
+	})
+}
+
+func TestPodsKeepMostOfTheirSpec(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		api := clients.CoreV1().Pods("default")
+		pod, err := api.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: podTemplate().Spec}, metav1.CreateOptions{})
+		wantError(t, "create", err, "")
+		update := func(change func(spec *corev1.PodSpec)) error {
+			changed := pod.DeepCopy()
+			change(&changed.Spec)
+			changed, err := api.Update(t.Context(), changed, metav1.UpdateOptions{})
+			if err == nil {
+				pod = changed
+			}
+			return err
+		}
+		wantError(t, "image, deadline and toleration", update(func(spec *corev1.PodSpec) {
+			spec.Containers[0].Image, spec.ActiveDeadlineSeconds = "j", new(int64(10))
+			spec.Tolerations = []corev1.Toleration{{Key: "a"}}
+		}), "")
+		wantError(t, "defaults", update(func(spec *corev1.PodSpec) { spec.RestartPolicy = corev1.RestartPolicyAlways }), "")
+		wantError(t, "without the defaults", update(func(spec *corev1.PodSpec) { spec.RestartPolicy = "" }), "")
+		for what, change := range map[string]func(spec *corev1.PodSpec){
+			"the node":    func(spec *corev1.PodSpec) { spec.NodeName = "n" },
+			"the command": func(spec *corev1.PodSpec) { spec.Containers[0].Command = []string{"x"} },
+		} {
+			if err := update(change); err == nil || !strings.Contains(err.Error(), "spec: Forbidden: pod updates may not change fields other than") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		wantError(t, "a container", update(func(spec *corev1.PodSpec) {
+			spec.Containers = append(spec.Containers, corev1.Container{Name: "d", Image: "i"})
+		}), `Pod "a" is invalid: spec.containers: Forbidden: pod updates may not add or remove containers`)
+		wantError(t, "a later deadline", update(func(spec *corev1.PodSpec) { spec.ActiveDeadlineSeconds = new(int64(20)) }),
+			`Pod "a" is invalid: spec.activeDeadlineSeconds: Invalid value: 20: must be less than or equal to previous value`)
 	})
 }

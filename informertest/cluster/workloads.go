@@ -25,11 +25,15 @@ func validateWorkload(kind string, selector *metav1.LabelSelector, template core
 		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
 		}
-		parsed, err := metav1.LabelSelectorAsSelector(selector)
-		if err == nil && !parsed.Matches(labels.Set(template.Labels)) {
-			errs = append(errs, field.Invalid(templatePath.Child("metadata", "labels"), template.Labels,
-				"`selector` does not match template `labels`"))
-		}
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector) // nil selects nothing
+	if err == nil && !parsed.Matches(labels.Set(template.Labels)) {
+		errs = append(errs, field.Invalid(templatePath.Child("metadata", "labels"), template.Labels,
+			"`selector` does not match template `labels`"))
+	}
+	if policy := template.Spec.RestartPolicy; policy != "" && policy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(templatePath.Child("spec", "restartPolicy"), policy,
+			[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if before := selectorOf(old); before != nil {
 		errs = append(errs, apivalidation.ValidateImmutableField(selector, before, path)...)
@@ -77,6 +81,12 @@ func validateStatefulSet(obj *appsv1.StatefulSet, old metav1.Object) field.Error
 func validateJob(obj *batchv1.Job, old metav1.Object) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validatePod(obj.Spec.Template.Spec, spec.Child("template", "spec"))
+	if obj.Spec.Template.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		errs = append(errs, field.Required(spec.Child("template", "spec", "restartPolicy"),
+			`valid values: "OnFailure", "Never"`))
+	}
+	errs = append(errs, validateCount(obj.Spec.Completions, spec.Child("completions"))...)
+	errs = append(errs, validateCount(obj.Spec.Parallelism, spec.Child("parallelism"))...)
 	job, _ := old.(*batchv1.Job)
 	if job == nil {
 		return errs

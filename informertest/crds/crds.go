@@ -36,6 +36,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -58,6 +59,8 @@ type Definitions struct {
 
 	mu     sync.Mutex         // protects the field below; while holding it, take only the server's own locks
 	served map[string]*served // by the name of the definition
+
+	emptying atomic.Pointer[string] // the definition whose objects are being deleted, under mu; nil if there is none
 }
 
 // Serve makes a server serve CustomResourceDefinitions. It panics if the server serves them already.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/informertest/crds"
 )
@@ -428,6 +429,29 @@ func TestFinalizersOfObjectsKeepTheDefinition(t *testing.T) {
 		}
 		w.must(w.definitions.InstallCRDs("testdata/widgets.yaml")) // as a test does that reads its definitions again
 		_, err = w.in(widgets).Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		w.must(err)
+		if _, err := w.client.Resource(definitionResource).Get(t.Context(), "widgets.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the definition: %v, want 404", err)
+		}
+	})
+}
+
+// A program that runs the server may let the last object go, as a controller in its test does.
+func TestACollectionThatRemovesTheLastObjectCompletesTheDeletion(t *testing.T) {
+	withWidgets(t, func(t *testing.T, w *world) {
+		obj := w.parse(widget("a", "{color: red}"))
+		obj.SetFinalizers([]string{"example.com/wait"})
+		_, err := w.in(widgets).Create(t.Context(), obj, metav1.CreateOptions{})
+		w.must(err)
+		w.must(w.client.Resource(definitionResource).Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}))
+		objects, _ := informertest.CollectionOf[*unstructured.Unstructured](w.server, widgets)
+		stored, ok := objects.Get(informer.Key{Namespace: "default", Name: "a"})
+		if !ok {
+			t.Fatal("the finalizer does not keep the object")
+		}
+		stored = stored.DeepCopy()
+		stored.SetFinalizers(nil)
+		_, err = objects.Update(stored)
 		w.must(err)
 		if _, err := w.client.Resource(definitionResource).Get(t.Context(), "widgets.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the definition: %v, want 404", err)

@@ -190,7 +190,7 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 				Decode:   schema.complete,
 				Create:   func(obj metav1.Object) error { return d.open(crd.Name, obj, gv.WithResource(names.Plural)) },
 				Validate: schema.validate,
-				Changed:  func(informer.Key) { d.objectChanged(informer.Key{Name: crd.Name}) },
+				Removed:  func(informer.Key) { d.objectRemoved(crd.Name) },
 			},
 		}
 		if schema.scale != nil {
@@ -260,9 +260,11 @@ func terminate(crd *apiextensionsv1.CustomResourceDefinition) {
 func (d *Definitions) emptyLocked(crd *apiextensionsv1.CustomResourceDefinition) {
 	stored := crd.DeepCopy()
 	if s := d.served[crd.Name]; s != nil {
+		d.emptying.Store(&crd.Name)
 		for obj := range s.objects.All() {
 			s.objects.Delete(informer.KeyOf(obj))
 		}
+		d.emptying.Store(nil) // before the objects are counted, so that none goes unnoticed
 		if s.objects.Len() > 0 {
 			setCondition(crd, apiextensionsv1.CustomResourceDefinitionCondition{
 				Type:    apiextensionsv1.Terminating,
@@ -295,9 +297,13 @@ func (d *Definitions) removeLocked(name string) {
 	}
 }
 
-// objectChanged completes the deletion of a definition whose last object has gone.
-func (d *Definitions) objectChanged(definition informer.Key) {
-	if crd, ok := d.crds.Get(definition); ok && crd.DeletionTimestamp != nil {
-		d.settle(definition)
+// objectRemoved completes the deletion of a definition whose last object has gone.
+func (d *Definitions) objectRemoved(definition string) {
+	if emptying := d.emptying.Load(); emptying != nil && *emptying == definition {
+		return // whoever empties the definition completes its deletion
+	}
+	key := informer.Key{Name: definition}
+	if crd, ok := d.crds.Get(key); ok && crd.DeletionTimestamp != nil {
+		d.settle(key)
 	}
 }
