@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -178,7 +179,7 @@ func check(t *testing.T, snippets []snippet) string {
 // informers. It returns a function that opens the export data of one.
 func lookup(t *testing.T, packages []string) importer.Lookup {
 	t.Helper()
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", "-modfile=go.newest.mod", fmt.Sprint("-race=", raced)} // as those that are cached
+	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", "-modfile=go.newest.mod"}, buildFlags()...)
 	list := exec.CommandContext(t.Context(), "go", append(args, packages...)...)
 	list.Dir = root
 	list.Stderr = t.Output()
@@ -192,6 +193,17 @@ func lookup(t *testing.T, packages []string) importer.Lookup {
 		files[path] = file
 	}
 	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
+}
+
+// buildFlags returns the flags with which this test was compiled, and so other packages that are cached.
+func buildFlags() (flags []string) {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if s.Key == "-race" || s.Key == "-tags" {
+			flags = append(flags, s.Key+"="+s.Value)
+		}
+	}
+	return flags
 }
 
 // testsItself reports whether a folder is a module with packages that this one lacks, and with a test of its README.

@@ -1,5 +1,0 @@
-//go:build !race
-
-package readme
-
-const raced = false
