@@ -48,9 +48,11 @@ func listersBelow(t *testing.T, dir string) map[string]bool {
 func TestEveryListerOfClientGo(t *testing.T) {
 	common := map[string]bool{}
 	for i, version := range clientGos {
-		out, err := exec.Command("go", "mod", "download", "-json", "k8s.io/client-go@"+version).Output()
+		download := exec.Command("go", "mod", "download", "-json", "k8s.io/client-go@"+version)
+		download.Stderr = t.Output()
+		out, err := download.Output()
 		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("%v\n%s", err, out) // the error is in out
 		}
 		var m struct{ Dir string }
 		if err := json.Unmarshal(out, &m); err != nil {
