@@ -33,6 +33,7 @@ valid: {"metadata":{"name":"u"},"spec":{"containers":[{"name":"c","image":"i"}],
 update the image: {"metadata":{"name":"u"},"spec":{"containers":[{"name":"c","image":"j"}],"tolerations":[{"key":"a","operator":"Exists"}]}}
 update with a toleration: {"metadata":{"name":"u"},"spec":{"containers":[{"name":"c","image":"j"}],"tolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}
 update with defaults: {"metadata":{"name":"u"},"spec":{"restartPolicy":"Always","schedulerName":"default-scheduler","containers":[{"name":"c","image":"j"}],"tolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}
+update with defaults of a container: {"metadata":{"name":"u"},"spec":{"terminationGracePeriodSeconds":30,"securityContext":{},"containers":[{"name":"c","image":"j","imagePullPolicy":"Always","terminationMessagePolicy":"File"}],"tolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}
 update without the tolerations: {"metadata":{"name":"u"},"spec":{"containers":[{"name":"c","image":"j"}]}}
 update the node: {"metadata":{"name":"u"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"j"}],"tolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}
 update the command: {"metadata":{"name":"u"},"spec":{"containers":[{"name":"c","image":"j","command":["x"]}],"tolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}
@@ -57,6 +58,11 @@ update the image: {"metadata":{"name":"u"},"spec":{"selector":{"matchLabels":{"a
 negative replicas: {"metadata":{"name":"a"},"spec":{"replicas":-1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 valid: {"metadata":{"name":"u"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 update the service: {"metadata":{"name":"u"},"spec":{"serviceName":"s","selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
+update with its defaults: {"metadata":{"name":"u"},"spec":{"podManagementPolicy":"OrderedReady","selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
+update the policy: {"metadata":{"name":"u"},"spec":{"podManagementPolicy":"Parallel","selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
+
+/apis/apps/v1 daemonsets
+no selector: {"metadata":{"name":"a"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 
 /api/v1 services
 no ports: {"metadata":{"name":"a"},"spec":{}}
@@ -72,6 +78,9 @@ an external one without a name: {"metadata":{"name":"a"},"spec":{"type":"Externa
 an external one: {"metadata":{"name":"e"},"spec":{"type":"ExternalName","externalName":"example.com"}}
 a name that begins with a digit: {"metadata":{"name":"1a"},"spec":{"ports":[{"port":1}]}}
 a bad address: {"metadata":{"name":"a"},"spec":{"clusterIP":"x","ports":[{"port":1}]}}
+an empty targetPort: {"metadata":{"name":"t"},"spec":{"ports":[{"port":1,"targetPort":""}]}}
+valid: {"metadata":{"name":"u"},"spec":{"clusterIP":"None"}}
+update of a headless one: {"metadata":{"name":"u"},"spec":{}}
 
 /api/v1 persistentvolumeclaims
 empty: {"metadata":{"name":"a"},"spec":{}}
@@ -84,6 +93,7 @@ update the access modes: {"metadata":{"name":"u"},"spec":{"accessModes":["ReadOn
 update the size before it is bound: {"metadata":{"name":"u"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}}}}
 update with a volume: {"metadata":{"name":"u"},"spec":{"volumeName":"v","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}
 update with another volume: {"metadata":{"name":"u"},"spec":{"volumeName":"w","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}
+update the volumeMode: {"metadata":{"name":"u"},"spec":{"volumeName":"v","volumeMode":"Filesystem","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}
 
 /api/v1 configmaps
 a bad key: {"metadata":{"name":"a"},"data":{"a b":"c"}}
@@ -108,6 +118,7 @@ update an immutable one: {"metadata":{"name":"u"},"immutable":true,"stringData":
 
 /apis/batch/v1 jobs
 always restarted: {"metadata":{"name":"a"},"spec":{"template":{"spec":{"restartPolicy":"Always","containers":[{"name":"c","image":"i"}]}}}}
+no restartPolicy: {"metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 negative completions: {"metadata":{"name":"a"},"spec":{"completions":-1,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}
 valid: {"metadata":{"name":"u"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}
 
@@ -115,15 +126,24 @@ valid: {"metadata":{"name":"u"},"spec":{"template":{"spec":{"restartPolicy":"Nev
 a bad schedule: {"metadata":{"name":"a"},"spec":{"schedule":"x","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}
 no schedule: {"metadata":{"name":"a"},"spec":{"jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}
 no containers: {"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never"}}}}}}
+no restartPolicy: {"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}}}
+negative completions: {"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"completions":-1,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}
 
 /apis/rbac.authorization.k8s.io/v1 rolebindings
 no role: {"metadata":{"name":"a"},"subjects":[]}
 a subject without a name: {"metadata":{"name":"a"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"},"subjects":[{"kind":"User"}]}
+a subject of an unknown kind: {"metadata":{"name":"a"},"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"X","name":"x"}]}
+a subject of another group: {"metadata":{"name":"a"},"roleRef":{"kind":"Role","name":"r"},"subjects":[{"apiGroup":"foo","kind":"User","name":"x"},{"apiGroup":"foo","kind":"ServiceAccount","name":"A"}]}
+a role of another group: {"metadata":{"name":"a"},"roleRef":{"apiGroup":"foo","kind":"Role","name":"r"}}
+a bad role: {"metadata":{"name":"a"},"roleRef":{"kind":"Role","name":"a/b"}}
 valid: {"metadata":{"name":"u"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"}}
+update without the group: {"metadata":{"name":"u"},"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"ServiceAccount","name":"a"}]}
 update the role: {"metadata":{"name":"u"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"s"}}
 
 /apis/rbac.authorization.k8s.io/v1 roles
 no verbs: {"metadata":{"name":"a"},"rules":[{"apiGroups":[""],"resources":["pods"]}]}
+an empty rule: {"metadata":{"name":"a"},"rules":[{}]}
+a URL and a resource: {"metadata":{"name":"a"},"rules":[{"apiGroups":[""],"resources":["pods"],"nonResourceURLs":["/x"],"verbs":["get"]}]}
 a URL: {"metadata":{"name":"a"},"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]}]}
 
 /apis/policy/v1 poddisruptionbudgets

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -17,8 +16,8 @@ import (
 // maxDataSize is the limit of the data of a ConfigMap or Secret in bytes.
 const maxDataSize = 1 << 20
 
-// validateService checks the type and the ports of a Service.
-func validateService(service corev1.ServiceSpec) (errs field.ErrorList) {
+// validateService checks the type and the ports of a Service. An update without a clusterIP keeps the one before.
+func validateService(service corev1.ServiceSpec, old metav1.Object) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	types := []corev1.ServiceType{"", corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName,
 		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort}
@@ -29,7 +28,11 @@ func validateService(service corev1.ServiceSpec) (errs field.ErrorList) {
 	if external && service.ExternalName == "" {
 		errs = append(errs, field.Required(spec.Child("externalName"), ""))
 	}
-	if len(service.Ports) == 0 && service.ClusterIP != corev1.ClusterIPNone && !external {
+	clusterIP := service.ClusterIP
+	if before, ok := old.(*corev1.Service); ok && clusterIP == "" && before.Spec.Type != corev1.ServiceTypeExternalName {
+		clusterIP = before.Spec.ClusterIP
+	}
+	if len(service.Ports) == 0 && clusterIP != corev1.ClusterIPNone && !external {
 		errs = append(errs, field.Required(spec.Child("ports"), ""))
 	}
 	names, numbers := map[string]bool{}, map[corev1.ServicePort]bool{}
@@ -58,7 +61,7 @@ func validateService(service corev1.ServiceSpec) (errs field.ErrorList) {
 			errs = append(errs, field.NotSupported(path.Child("protocol"), port.Protocol, protocols))
 		}
 		target := port.TargetPort
-		if target == (intstr.IntOrString{}) {
+		if target == intstr.FromInt32(0) || target == intstr.FromString("") {
 			target = intstr.FromInt32(port.Port) // the default
 		}
 		texts := validation.IsValidPortName(target.StrVal)
@@ -77,7 +80,8 @@ func validateService(service corev1.ServiceSpec) (errs field.ErrorList) {
 	return errs
 }
 
-// validateClaim checks a PersistentVolumeClaim. Once it is created, only the size of a bound claim may change.
+// validateClaim checks a PersistentVolumeClaim. Of an existing one, the volumeName and the storageClassName may be set once;
+// the size and the volumeAttributesClassName of a bound one may change.
 func validateClaim(claim *corev1.PersistentVolumeClaim, old metav1.Object) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if len(claim.Spec.AccessModes) == 0 {
@@ -102,25 +106,16 @@ func validateClaim(claim *corev1.PersistentVolumeClaim, old metav1.Object) (errs
 		return errs
 	}
 	now := claim.Spec.DeepCopy()
-	if before.Spec.VolumeName == "" {
-		now.VolumeName = "" // it may be set once
+	if before.Status.Phase == corev1.ClaimBound {
+		delete(now.Resources.Requests, corev1.ResourceStorage)
+		now.VolumeAttributesClassName = nil
 	}
-	if before.Spec.StorageClassName == nil {
-		now.StorageClassName = nil // likewise
-	}
-	asBefore(&now.VolumeMode, &before.Spec.VolumeMode)
-	if claim.Status.Phase == corev1.ClaimBound {
-		if now.Resources.Requests != nil {
-			now.Resources.Requests[corev1.ResourceStorage] = before.Spec.Resources.Requests[corev1.ResourceStorage]
-		}
-		now.VolumeAttributesClassName = before.Spec.VolumeAttributesClassName
-	}
-	if !equality.Semantic.DeepEqual(*now, before.Spec) {
+	if !unchanged(*now, before.Spec) {
 		errs = append(errs, field.Forbidden(spec, "spec is immutable after creation except resources.requests and "+
 			"volumeAttributesClassName for bound claims"))
 	}
 	wanted := before.Spec.Resources.Requests[corev1.ResourceStorage]
-	if size.Cmp(wanted) < 0 && size.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) <= 0 {
+	if size.Cmp(wanted) < 0 && size.Cmp(before.Status.Capacity[corev1.ResourceStorage]) <= 0 {
 		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"),
 			"field can not be less than status.capacity"))
 	}

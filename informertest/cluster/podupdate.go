@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"math"
-	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +28,7 @@ func validatePodUpdate(pod corev1.PodSpec, old metav1.Object) field.ErrorList {
 	}
 	errs := validateDeadline(pod.ActiveDeadlineSeconds, before.ActiveDeadlineSeconds, path.Child("activeDeadlineSeconds"))
 	for _, toleration := range before.Tolerations {
-		if !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
+		if !addedByDefault(toleration) && !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
 			t.TolerationSeconds = toleration.TolerationSeconds
 			return equality.Semantic.DeepEqual(t, toleration)
 		}) {
@@ -44,7 +43,7 @@ func validatePodUpdate(pod corev1.PodSpec, old metav1.Object) field.ErrorList {
 				"only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
 		}
 	}
-	if !equality.Semantic.DeepEqual(withUpdatable(pod, before), *before.DeepCopy()) {
+	if !unchanged(withUpdatable(pod, before), before) || !sameProcesses(pod, before) {
 		errs = append(errs, field.Forbidden(path, "pod updates may not change fields other than `spec.containers[*].image`,"+
 			"`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "+
 			"tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"))
@@ -67,15 +66,15 @@ func validateDeadline(now, before *int64, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// withUpdatable returns the spec of a pod with the fields that may change as they were before. So are fields that
-// kube-apiserver would have filled in, if they are or were empty, and the placement of a pod that is not ready for a node.
+// withUpdatable returns the spec of a pod with the fields that may change as they were before, as are the placement of a
+// pod that has scheduling gates, and a field that is only another name.
 func withUpdatable(pod, before corev1.PodSpec) corev1.PodSpec {
 	pod = *pod.DeepCopy()
 	for i := range pod.Containers {
-		restoreContainer(&pod.Containers[i], before.Containers[i])
+		pod.Containers[i].Image = before.Containers[i].Image
 	}
 	for i := range pod.InitContainers {
-		restoreContainer(&pod.InitContainers[i], before.InitContainers[i])
+		pod.InitContainers[i].Image = before.InitContainers[i].Image
 	}
 	if grace := before.TerminationGracePeriodSeconds; grace != nil && *grace < 0 &&
 		pod.TerminationGracePeriodSeconds != nil && *pod.TerminationGracePeriodSeconds == 1 {
@@ -87,38 +86,21 @@ func withUpdatable(pod, before corev1.PodSpec) corev1.PodSpec {
 		pod.Affinity = withNodeAffinity(pod.Affinity, before.Affinity)
 	}
 	pod.SchedulingGates = before.SchedulingGates
-	for _, defaulted := range []func(*corev1.PodSpec) any{
-		func(s *corev1.PodSpec) any { return &s.RestartPolicy },
-		func(s *corev1.PodSpec) any { return &s.TerminationGracePeriodSeconds },
-		func(s *corev1.PodSpec) any { return &s.DNSPolicy },
-		func(s *corev1.PodSpec) any { return &s.SecurityContext },
-		func(s *corev1.PodSpec) any { return &s.SchedulerName },
-		func(s *corev1.PodSpec) any { return &s.EnableServiceLinks },
-		func(s *corev1.PodSpec) any { return &s.PreemptionPolicy },
-		func(s *corev1.PodSpec) any { return &s.Priority },
-		func(s *corev1.PodSpec) any { return &s.ServiceAccountName },
-		func(s *corev1.PodSpec) any { return &s.DeprecatedServiceAccount },
-	} {
-		asBefore(defaulted(&pod), defaulted(&before))
-	}
+	pod.DeprecatedServiceAccount = before.DeprecatedServiceAccount // that of serviceAccountName
 	return pod
 }
 
-// restoreContainer sets what may change in a container, or would have been filled in, to its state before.
-func restoreContainer(c *corev1.Container, before corev1.Container) {
-	c.Image = before.Image
-	asBefore(&c.ImagePullPolicy, &before.ImagePullPolicy)
-	asBefore(&c.TerminationMessagePath, &before.TerminationMessagePath)
-	asBefore(&c.TerminationMessagePolicy, &before.TerminationMessagePolicy)
-	for i := range min(len(c.Ports), len(before.Ports)) {
-		asBefore(&c.Ports[i].Protocol, &before.Ports[i].Protocol)
+// sameProcesses reports whether pods of as many containers run the same commands on the same node: fields without defaults.
+func sameProcesses(pod, before corev1.PodSpec) bool {
+	same := func(a, b corev1.Container) bool {
+		return slices.Equal(a.Command, b.Command) && slices.Equal(a.Args, b.Args)
 	}
+	return pod.NodeName == before.NodeName && slices.EqualFunc(pod.Containers, before.Containers, same) &&
+		slices.EqualFunc(pod.InitContainers, before.InitContainers, same)
 }
 
-// asBefore sets a field to its state before if it is empty or was. Both are pointers to the field.
-func asBefore(now, before any) {
-	value, old := reflect.ValueOf(now).Elem(), reflect.ValueOf(before).Elem()
-	if value.IsZero() || old.IsZero() {
-		value.Set(old)
-	}
+// addedByDefault reports whether kube-apiserver adds a toleration to each pod without one like it, also in an update.
+func addedByDefault(t corev1.Toleration) bool {
+	return (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable) &&
+		t.Operator == corev1.TolerationOpExists && t.Effect == corev1.TaintEffectNoExecute && t.Value == ""
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 
@@ -49,6 +50,9 @@ func validate(obj, old metav1.Object, subresource string) field.ErrorList {
 	}
 	if pod, ok := obj.(*corev1.Pod); ok && subresource == "ephemeralcontainers" {
 		names := map[string]bool{}
+		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+			names[c.Name] = true
+		}
 		for i, c := range pod.Spec.EphemeralContainers {
 			errs = append(errs, validateContainer(corev1.Container(c.EphemeralContainerCommon), names,
 				field.NewPath("spec", "ephemeralContainers").Index(i))...)
@@ -81,7 +85,7 @@ func validateContent(obj, old metav1.Object) field.ErrorList {
 	case *corev1.Pod:
 		return append(validatePod(obj.Spec, spec), validatePodUpdate(obj.Spec, old)...)
 	case *corev1.Service:
-		return validateService(obj.Spec)
+		return validateService(obj.Spec, old)
 	case *corev1.PersistentVolumeClaim:
 		return validateClaim(obj, old)
 	case *corev1.ConfigMap:
@@ -101,8 +105,7 @@ func validateContent(obj, old metav1.Object) field.ErrorList {
 	case *batchv1.Job:
 		return validateJob(obj, old)
 	case *batchv1.CronJob:
-		errs := validatePod(obj.Spec.JobTemplate.Spec.Template.Spec,
-			spec.Child("jobTemplate", "spec", "template", "spec"))
+		errs := validateJobSpec(obj.Spec.JobTemplate.Spec, spec.Child("jobTemplate", "spec"))
 		if obj.Spec.Schedule == "" {
 			errs = append(errs, field.Required(spec.Child("schedule"), ""))
 		}
@@ -123,7 +126,7 @@ func validateContent(obj, old metav1.Object) field.ErrorList {
 	return nil
 }
 
-// validatePod checks that a pod has containers, with names and images.
+// validatePod checks that a pod has containers, with names and images, and the restartPolicy.
 func validatePod(pod corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	containers := path.Child("containers")
 	if len(pod.Containers) == 0 {
@@ -186,7 +189,7 @@ func validateSecret(obj *corev1.Secret, old metav1.Object) (errs field.ErrorList
 	if before == nil {
 		return nil
 	}
-	errs = apivalidation.ValidateImmutableField(obj.Type, before.Type, field.NewPath("type"))
+	errs = apivalidation.ValidateImmutableField(obj.Type, cmp.Or(before.Type, corev1.SecretTypeOpaque), field.NewPath("type"))
 	if before.Immutable == nil || !*before.Immutable {
 		return errs
 	}

@@ -92,8 +92,13 @@ func TestStatefulSetsKeepMostOfTheirSpec(t *testing.T) {
 func TestJobsKeepMostOfTheirSpec(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
 		api := clients.BatchV1().Jobs("default")
-		job, err := api.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "a"},
-			Spec: batchv1.JobSpec{Template: podTemplate()}}, metav1.CreateOptions{})
+		template := podTemplate()
+		template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		template.Spec.NodeSelector = map[string]string{"disk": "hdd"}
+		template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("2")}
+		job, err := api.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: batchv1.JobSpec{
+			Completions: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
+			Template: template}}, metav1.CreateOptions{})
 		wantError(t, "create", err, "")
 		update := func(change func(spec *batchv1.JobSpec)) error {
 			changed := job.DeepCopy()

@@ -18,13 +18,14 @@ func validateWorkload(kind string, selector *metav1.LabelSelector, template core
 	old metav1.Object) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	path, templatePath := spec.Child("selector"), spec.Child("template")
-	if selector == nil {
-		errs = append(errs, field.Required(path, ""))
-	} else {
+	switch {
+	case selector != nil:
 		errs = metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
 		}
+	case kind != "daemonset": // there the labels of the template do not match
+		errs = append(errs, field.Required(path, ""))
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(selector) // nil selects nothing
 	if err == nil && !parsed.Matches(labels.Set(template.Labels)) {
@@ -69,7 +70,8 @@ func validateStatefulSet(obj *appsv1.StatefulSet, old metav1.Object) field.Error
 	allowed.Ordinals = before.Spec.Ordinals
 	allowed.RevisionHistoryLimit = before.Spec.RevisionHistoryLimit
 	allowed.PersistentVolumeClaimRetentionPolicy = before.Spec.PersistentVolumeClaimRetentionPolicy
-	if !equality.Semantic.DeepEqual(allowed, before.Spec) {
+	if !unchanged(allowed, before.Spec) || allowed.ServiceName != before.Spec.ServiceName || // those two have no defaults
+		!equality.Semantic.DeepEqual(allowed.Selector, before.Spec.Selector) {
 		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+
 			"'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "+
 			"'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
@@ -77,33 +79,37 @@ func validateStatefulSet(obj *appsv1.StatefulSet, old metav1.Object) field.Error
 	return errs
 }
 
+// validateJobSpec checks the spec of a Job or of the template of a CronJob.
+func validateJobSpec(job batchv1.JobSpec, path *field.Path) field.ErrorList {
+	pod := path.Child("template", "spec")
+	errs := validatePod(job.Template.Spec, pod)
+	if policy := job.Template.Spec.RestartPolicy; policy == "" || policy == corev1.RestartPolicyAlways { // the default
+		errs = append(errs, field.Required(pod.Child("restartPolicy"), `valid values: "OnFailure", "Never"`))
+	}
+	errs = append(errs, validateCount(job.Completions, path.Child("completions"))...)
+	return append(errs, validateCount(job.Parallelism, path.Child("parallelism"))...)
+}
+
 // validateJob checks a Job, most of whose fields may not change.
 func validateJob(obj *batchv1.Job, old metav1.Object) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validatePod(obj.Spec.Template.Spec, spec.Child("template", "spec"))
-	if obj.Spec.Template.Spec.RestartPolicy == corev1.RestartPolicyAlways {
-		errs = append(errs, field.Required(spec.Child("template", "spec", "restartPolicy"),
-			`valid values: "OnFailure", "Never"`))
-	}
-	errs = append(errs, validateCount(obj.Spec.Completions, spec.Child("completions"))...)
-	errs = append(errs, validateCount(obj.Spec.Parallelism, spec.Child("parallelism"))...)
+	errs := validateJobSpec(obj.Spec, spec)
 	job, _ := old.(*batchv1.Job)
 	if job == nil {
 		return errs
 	}
 	now, before := obj.Spec, job.Spec
-	if now.CompletionMode == nil || *now.CompletionMode != batchv1.IndexedCompletion {
-		errs = append(errs, apivalidation.ValidateImmutableField(now.Completions, before.Completions,
-			spec.Child("completions"))...)
+	if completionMode(now) != batchv1.IndexedCompletion {
+		errs = append(errs, validateUnchanged(now.Completions, before.Completions, spec.Child("completions"))...)
 	}
-	errs = append(errs, apivalidation.ValidateImmutableField(now.Selector, before.Selector, spec.Child("selector"))...)
+	errs = append(errs, validateUnchanged(now.Selector, before.Selector, spec.Child("selector"))...)
 	errs = append(errs, validateJobTemplate(now.Template, job)...)
+	errs = append(errs, validateUnchanged(now.PodFailurePolicy, before.PodFailurePolicy, spec.Child("podFailurePolicy"))...)
 	for _, fixed := range []struct {
 		name        string
 		now, before any
 	}{
-		{"completionMode", now.CompletionMode, before.CompletionMode},
-		{"podFailurePolicy", now.PodFailurePolicy, before.PodFailurePolicy},
+		{"completionMode", completionMode(now), completionMode(before)},
 		{"backoffLimitPerIndex", now.BackoffLimitPerIndex, before.BackoffLimitPerIndex},
 		{"managedBy", now.ManagedBy, before.ManagedBy},
 		{"successPolicy", now.SuccessPolicy, before.SuccessPolicy},
@@ -113,12 +119,20 @@ func validateJob(obj *batchv1.Job, old metav1.Object) field.ErrorList {
 	return errs
 }
 
+// completionMode returns how a Job completes.
+func completionMode(job batchv1.JobSpec) batchv1.CompletionMode {
+	if job.CompletionMode == nil {
+		return batchv1.NonIndexedCompletion // the default
+	}
+	return *job.CompletionMode
+}
+
 // validateJobTemplate checks a new template for the pods of a Job. While the Job is suspended and has no pods, the
 // metadata, the resources of containers, and the fields that place a pod on a node may change.
 func validateJobTemplate(template corev1.PodTemplateSpec, job *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec", "template")
 	if !isSuspended(job) {
-		return apivalidation.ValidateImmutableField(template, job.Spec.Template, path)
+		return validateUnchanged(template, job.Spec.Template, path)
 	}
 	now, allowed := template.Spec, job.Spec.Template.Spec.DeepCopy()
 	allowed.NodeSelector = now.NodeSelector
@@ -127,7 +141,7 @@ func validateJobTemplate(template corev1.PodTemplateSpec, job *batchv1.Job) fiel
 	allowed.Affinity = withNodeAffinity(allowed.Affinity, now.Affinity)
 	allowResources(allowed.Containers, now.Containers)
 	allowResources(allowed.InitContainers, now.InitContainers)
-	return apivalidation.ValidateImmutableField(now, *allowed, path.Child("spec"))
+	return validateUnchanged(now, *allowed, path.Child("spec"))
 }
 
 // isSuspended reports whether a Job is suspended and has no pods.
