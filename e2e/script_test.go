@@ -84,6 +84,9 @@ type talker struct {
 	client    *http.Client
 	namespace string
 	rv, uid   string // of the object in the latest answer that has one
+
+	names     []string        // more texts to replace, and with what
+	meanwhile func() []string // returns what the answer has to tell besides; may be nil
 }
 
 func newTalker(t *testing.T, config *rest.Config, namespace string) *talker {
@@ -117,7 +120,7 @@ func (k *talker) say(e scripted) string {
 
 func (k *talker) once(ctx context.Context, e scripted) string {
 	k.Helper()
-	fill := strings.NewReplacer("{namespace}", k.namespace, "{rv}", k.rv, "{uid}", k.uid).Replace
+	fill := strings.NewReplacer(append(k.names, "{namespace}", k.namespace, "{rv}", k.rv, "{uid}", k.uid)...).Replace
 	request, err := http.NewRequestWithContext(ctx, e.method, k.config.Host+fill(e.path), strings.NewReader(fill(e.body)))
 	if err != nil {
 		k.Fatal(err)
@@ -148,7 +151,28 @@ func (k *talker) once(ctx context.Context, e scripted) string {
 	if err := json.Unmarshal(content, &obj); err != nil {
 		return head + "\n\t" + strings.TrimSpace(string(content))
 	}
-	return head + "\n\t" + strings.ReplaceAll(k.describe(obj, e.show), k.namespace, "{namespace}")
+	answer := append([]string{head, k.describe(obj, e.show)}, k.told()...)
+	return strings.ReplaceAll(strings.Join(answer, "\n\t"), k.namespace, "{namespace}")
+}
+
+// told returns what happened meanwhile.
+func (k *talker) told() []string {
+	if k.meanwhile == nil {
+		return nil
+	}
+	return k.meanwhile()
+}
+
+// discard deletes the object at path at the end of a test, if it still exists.
+func (k *talker) discard(path string) {
+	request, err := http.NewRequest(http.MethodDelete, k.config.Host+strings.ReplaceAll(path, "{namespace}", k.namespace), nil)
+	if err != nil {
+		k.Error(err)
+		return
+	}
+	if response, err := k.client.Do(request); err == nil { // a server in the process may be closed already
+		response.Body.Close()
+	}
 }
 
 // describe returns what is compared of an object, in a form that is equal on both sides for equal content.
@@ -232,20 +256,32 @@ func encoded(value any) []byte {
 	return text
 }
 
-// converse sends a script to a server in the process and to kube-apiserver, and compares the answers. The exceptions are the names
-// of the requests that are answered differently, with the reasons. If both answer alike, the test fails.
-func converse(t *testing.T, inProcess *informertest.Server, script string, exceptions map[string]string) {
+// newTalkers returns talkers to a server in the process and to kube-apiserver, with a new namespace.
+func newTalkers(t *testing.T, inProcess *informertest.Server) (ours, theirs *talker) {
 	t.Helper()
-	namespace := "battery-" + rand.String(5)
 	admin := authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}}
-	ours := newTalker(t, inProcess.ConfigFor(admin), namespace)
-	theirs := newTalker(t, server.Config(), namespace)
+	namespace := "battery-" + rand.String(5)
+	ours, theirs = newTalker(t, inProcess.ConfigFor(admin), namespace), newTalker(t, server.Config(), namespace)
 	for _, k := range []*talker{ours, theirs} {
 		answer := k.say(scripted{method: "POST", path: "/api/v1/namespaces", as: "json", body: `{"metadata":{"name":"{namespace}"}}`})
 		if !strings.HasPrefix(answer, "201") {
 			t.Fatal(answer)
 		}
 	}
+	return ours, theirs
+}
+
+// converse sends a script to a server in the process and to kube-apiserver, and compares the answers. The exceptions are the names
+// of the requests that are answered differently, with the reasons. If both answer alike, the test fails.
+func converse(t *testing.T, inProcess *informertest.Server, script string, exceptions map[string]string) {
+	t.Helper()
+	ours, theirs := newTalkers(t, inProcess)
+	compare(t, ours, theirs, script, exceptions)
+}
+
+// compare is converse for talkers that exist.
+func compare(t *testing.T, ours, theirs *talker, script string, exceptions map[string]string) {
+	t.Helper()
 	said := map[string]bool{}
 	for _, e := range parseScript(t, script) {
 		if said[e.name] {

@@ -95,7 +95,7 @@ func (a *admission) mutate(write write) (object, error) {
 
 // callMutating calls a webhook, unless the write is none of its business, and patches the object.
 func (a *admission) callMutating(hook webhook, write *write) (changed, invoked bool, err error) {
-	response, err := a.ask(hook, *write)
+	response, as, err := a.ask(hook, *write)
 	if err != nil || response == nil {
 		return false, response != nil, err
 	}
@@ -110,10 +110,11 @@ func (a *admission) callMutating(hook webhook, write *write) (changed, invoked b
 	if err != nil {
 		return false, true, hook.failed(fmt.Errorf("received undecodable patch in webhook response: %w", err))
 	}
-	obj, err := a.c.patchedBy(operations, write.obj)
+	obj, err := as.patchedBy(operations, as.versioned(write.obj))
 	if err != nil {
 		return false, true, apierrors.NewInternalError(err)
 	}
+	obj = a.c.versioned(obj)
 	changed = !equality.Semantic.DeepEqual(obj, write.obj)
 	write.obj = obj
 	return changed, true, nil
@@ -130,7 +131,7 @@ func (c *collection) patchedBy(operations jsonpatch.Patch, obj object) (object, 
 		return nil, err
 	}
 	patched := c.newObject()
-	if err := decode(after, runtime.ContentTypeJSON, patched); err != nil {
+	if err := unmarshal(after, runtime.ContentTypeJSON, patched); err != nil {
 		return nil, err
 	}
 	if c.resource.Hooks.Decode != nil {
@@ -147,42 +148,46 @@ func (a *admission) validate(write write) error {
 		return nil
 	}
 	for _, hook := range a.validating {
-		if _, err := a.ask(hook, write); err != nil {
+		if _, _, err := a.ask(hook, write); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ask calls a webhook and returns its response, or nil if it is not called, or its failure is ignored.
-func (a *admission) ask(hook webhook, write write) (*admissionv1.AdmissionResponse, error) {
-	if concerned, err := a.concerns(hook, write); err != nil || !concerned {
-		return nil, err
+// ask calls a webhook and returns its response, or nil if it is not called, or its failure is ignored. as is the
+// collection of the version that the webhook gets the objects in.
+func (a *admission) ask(hook webhook, write write) (_ *admissionv1.AdmissionResponse, as *collection, err error) {
+	if as = a.concerned(hook, write); as == nil {
+		return nil, nil, nil
 	}
-	request, err := a.request(write)
+	if selected, err := a.selects(hook, write); err != nil || !selected {
+		return nil, nil, err
+	}
+	request, err := a.request(write, as)
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, nil, apierrors.NewInternalError(err)
 	}
 	if matches, err := a.meets(hook, request); err != nil || !matches {
-		return nil, err
+		return nil, nil, err
 	}
 	if write.dryRun && !hook.harmless {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", hook.name))
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", hook.name))
 	}
 	response, err := hook.call(a.r.Context(), request)
 	if err != nil {
 		if hook.ignore && a.r.Context().Err() == nil {
-			return nil, nil
+			return nil, nil, nil
 		}
-		return nil, hook.failed(err)
+		return nil, nil, hook.failed(err)
 	}
 	for _, text := range response.Warnings {
 		warn(a.w, text)
 	}
 	if !response.Allowed {
-		return nil, denied(hook.name, response.Result)
+		return nil, nil, denied(hook.name, response.Result)
 	}
-	return response, nil
+	return response, as, nil
 }
 
 // meets reports whether a request meets the matchConditions of a webhook. If that is unknown, the failure policy decides.
@@ -206,33 +211,41 @@ func (a *admission) meets(hook webhook, request *admissionv1.AdmissionRequest) (
 	return false, apierrors.NewForbidden(a.c.resource.GroupResource(), request.Name, err)
 }
 
-// request returns the request that describes a write to a webhook.
-func (a *admission) request(write write) (*admissionv1.AdmissionRequest, error) {
-	resource := a.c.resource
-	kind := metav1.GroupVersionKind{Group: resource.Group, Version: resource.Version, Kind: resource.Kind}
-	gvr := metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource}
+// request returns the request that describes a write to a webhook, with the objects in the version of as.
+func (a *admission) request(write write, as *collection) (*admissionv1.AdmissionRequest, error) {
+	kind, resource := as.resource.names()
+	requestKind, requestResource := a.c.resource.names()
 	request := &admissionv1.AdmissionRequest{
 		UID:                uuid.NewUUID(),
 		Kind:               kind,
-		Resource:           gvr,
+		Resource:           resource,
 		SubResource:        a.req.Subresource,
-		RequestKind:        &kind,
-		RequestResource:    &gvr,
+		RequestKind:        &requestKind,
+		RequestResource:    &requestResource,
 		RequestSubResource: a.req.Subresource,
 		Operation:          write.operation,
 		UserInfo:           a.c.server.userOf(a.req),
 		DryRun:             &write.dryRun,
 	}
-	request.Name, request.Namespace = write.name(resource)
+	request.Name, request.Namespace = write.name(a.c.resource)
+	if a.req.Verb == "deletecollection" {
+		request.Name = "" // as in kube-apiserver: the client names no object
+	}
 	var err, oldErr, optionsErr error
 	request.Options.Raw, optionsErr = json.Marshal(a.options(write))
 	if write.obj != nil {
-		request.Object.Raw, err = a.c.marshal(write.obj)
+		request.Object.Raw, err = as.marshal(as.versioned(write.obj))
 	}
 	if write.old != nil {
-		request.OldObject.Raw, oldErr = a.c.marshal(write.old)
+		request.OldObject.Raw, oldErr = as.marshal(as.versioned(write.old))
 	}
 	return request, errors.Join(err, oldErr, optionsErr)
+}
+
+// names returns the names of the kind and of the resource in requests to webhooks.
+func (r Resource) names() (metav1.GroupVersionKind, metav1.GroupVersionResource) {
+	return metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind},
+		metav1.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}
 }
 
 // options returns the options of a write, as the client sent them. A patch has those of an update or a create, as in
@@ -266,14 +279,32 @@ func (w write) name(resource Resource) (name, namespace string) {
 	return obj.GetName(), obj.GetNamespace()
 }
 
-// concerns reports whether the rules and selectors of a webhook match a write.
-func (a *admission) concerns(hook webhook, write write) (bool, error) {
+// concerned returns the collection of the version that the rules of a webhook want a write in, or nil if they do not match.
+// The version of the client comes first. A webhook whose matchPolicy is Equivalent, the default, takes another one, by its
+// earliest rule.
+func (a *admission) concerned(hook webhook, write write) *collection {
 	_, namespace := write.name(a.c.resource)
-	if !slices.ContainsFunc(hook.rules, func(rule registrationv1.RuleWithOperations) bool {
-		return a.matches(rule, write.operation, namespace)
-	}) {
-		return false, nil
+	first := func(versions ...*collection) *collection {
+		for _, rule := range hook.rules {
+			for _, c := range versions {
+				if a.matches(rule, c.resource, write.operation, namespace) && (c.resource.StatusSubresource || a.req.Subresource != "status") {
+					return c
+				}
+			}
+		}
+		return nil
 	}
+	if as := first(a.c); as != nil || hook.exact {
+		return as
+	}
+	a.c.server.mu.Lock()
+	members := slices.Clone(a.c.kin.members)
+	a.c.server.mu.Unlock()
+	return first(members...)
+}
+
+// selects reports whether the selectors of a webhook match a write.
+func (a *admission) selects(hook webhook, write write) (bool, error) {
 	objects, err := metav1.LabelSelectorAsSelector(hook.objectSelector)
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
@@ -281,6 +312,7 @@ func (a *admission) concerns(hook webhook, write write) (bool, error) {
 	if !objects.Empty() && !(selects(objects, write.obj) || selects(objects, write.old)) {
 		return false, nil
 	}
+	_, namespace := write.name(a.c.resource)
 	if namespace == "" {
 		return true, nil
 	}
@@ -314,10 +346,9 @@ func (a *admission) namespaceLabels(write write, namespace string) labels.Set {
 	return labels.Merge(set, obj.GetLabels())
 }
 
-// matches reports whether a rule is about the write.
-func (a *admission) matches(rule registrationv1.RuleWithOperations, operation admissionv1.Operation,
+// matches reports whether a rule is about a write to a resource.
+func (a *admission) matches(rule registrationv1.RuleWithOperations, resource Resource, operation admissionv1.Operation,
 	namespace string) bool {
-	resource := a.c.resource
 	isNamespace := resource.GroupVersionResource == namespaces
 	if rule.Scope != nil {
 		clusterScoped := isNamespace || namespace == ""

@@ -30,8 +30,9 @@
 //   - Controllers of a cluster, each if it is turned on; see [Controllers].
 //   - Users with client certificates and tokens, impersonation, and authorization by a function; see [Auth].
 //   - Admission webhooks, mutating and validating, if their configurations are registered as resources. They are called by
-//     URL, and may call the server. Options.MatchConditions evaluates their matchConditions. The server converts no
-//     version for them, and does not ask about eviction, binding, scale and token.
+//     URL, and may call the server. Options.MatchConditions evaluates their matchConditions. With matchPolicy Equivalent,
+//     the default, a webhook gets an object in the version of its rules, if the server serves that one; see
+//     Resource.ObjectsOf. The server does not ask about eviction, binding, scale and token.
 //   - fieldValidation: JSON fields that a type does not have, and duplicates, are warnings, or errors if it is Strict. A patch
 //     is checked too, and the duplicates of an applied object.
 //   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply and explain request, /version, and

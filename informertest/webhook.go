@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -18,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // webhook is an admission webhook, mutating or validating.
@@ -33,6 +35,7 @@ type webhook struct {
 	harmless          bool // a dry run may call it
 	mutating          bool
 	again             bool // call it again if a later one has changed the object
+	exact             bool // only for the versions of its rules
 }
 
 // defaultWebhookTimeout is the time for a call if the configuration has none.
@@ -49,6 +52,7 @@ func (s *Server) mutatingWebhooks() (all []webhook, err error) {
 				ClientConfig:      w.ClientConfig,
 				Rules:             w.Rules,
 				FailurePolicy:     w.FailurePolicy,
+				MatchPolicy:       w.MatchPolicy,
 				NamespaceSelector: w.NamespaceSelector,
 				ObjectSelector:    w.ObjectSelector,
 				SideEffects:       w.SideEffects,
@@ -85,6 +89,7 @@ func webhookOf(w registrationv1.ValidatingWebhook) webhook {
 		timeout:           timeoutOf(w.TimeoutSeconds),
 		ignore:            w.FailurePolicy != nil && *w.FailurePolicy == registrationv1.Ignore,
 		harmless:          isHarmless(w.SideEffects),
+		exact:             w.MatchPolicy != nil && *w.MatchPolicy == registrationv1.Exact,
 	}
 }
 
@@ -166,8 +171,9 @@ func (h webhook) post(ctx context.Context, body []byte) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the server responded with %s", response.Status)
+	if err == nil && response.StatusCode != http.StatusOK { // as the client of kube-apiserver puts it
+		err = apierrors.NewGenericServerResponse(response.StatusCode, http.MethodPost, schema.GroupResource{}, "",
+			strings.TrimSpace(string(content)), 0, true)
 	}
 	return content, err
 }
@@ -189,7 +195,9 @@ func (h webhook) read(answer []byte, request *admissionv1.AdmissionRequest) (*ad
 		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, got)
 	case !h.mutating && (len(response.Patch) > 0 || response.PatchType != nil):
 		return nil, errors.New("validating webhook may not return response.patch")
-	case len(response.Patch) > 0 && (response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch):
+	case len(response.Patch) > 0 && response.PatchType == nil:
+		return nil, errors.New("webhook returned response.patch but not response.patchType")
+	case len(response.Patch) > 0 && *response.PatchType != admissionv1.PatchTypeJSONPatch:
 		return nil, errors.New("webhook returned response.patch but not response.patchType JSONPatch")
 	case len(response.Patch) == 0 && response.PatchType != nil:
 		return nil, errors.New("webhook returned response.patchType but not response.patch")

@@ -17,7 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/typedinformer/informer"
@@ -231,7 +234,7 @@ func TestWebhooks_Refuse(t *testing.T) {
 		{"nothing", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			return &admissionv1.AdmissionResponse{}
 		}, nil, `400 admission webhook "v.example.com" denied the request without explanation`},
-		{"broken", nil, nil, `500 Internal error occurred: failed calling webhook "v.example.com": failed to call webhook: the server responded with 418 I'm a teapot`},
+		{"broken", nil, nil, `500 Internal error occurred: failed calling webhook "v.example.com": failed to call webhook: the server responded with the status code 418 but did not return more information`},
 		{"broken and ignored", nil, func(h *hooks, hook *registrationv1.ValidatingWebhook) { hook.FailurePolicy = &ignore }, ""},
 		{"other response", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			return &admissionv1.AdmissionResponse{UID: "x", Allowed: true}
@@ -365,4 +368,63 @@ func TestWebhooks_AreNotAskedAboutThemselves(t *testing.T) {
 	}
 	must(t, h.clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "v", metav1.DeleteOptions{}))
 	must(t, h.create("a", metav1.CreateOptions{}))
+}
+
+// A webhook whose rules name another version gets the objects in that one. The client's own version comes first, and
+// with matchPolicy Exact only that one counts.
+func TestWebhooks_GetTheVersionOfTheirRules(t *testing.T) {
+	h := newHooks(t)
+	resource := func(version string) informertest.Resource {
+		return informertest.Resource{Kind: "Widget", GroupVersionResource: schema.GroupVersionResource{
+			Group: "example.com", Version: version, Resource: "widgets"}}
+	}
+	v1 := informertest.Register[*unstructured.Unstructured](h.server, resource("v1"))
+	second := resource("v2")
+	second.ObjectsOf = v1
+	informertest.Register[*unstructured.Unstructured](h.server, second)
+	var seen []string
+	see := func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		var obj, old unstructured.Unstructured
+		json.Unmarshal(r.Object.Raw, &obj.Object)
+		json.Unmarshal(r.OldObject.Raw, &old.Object)
+		seen = append(seen, fmt.Sprint(r.Operation, " ", r.Kind.Version, " ", r.Resource.Version, " ", r.RequestKind.Version, " ",
+			r.RequestResource.Version, " ", obj.GetAPIVersion(), " ", old.GetAPIVersion()))
+		return allow(r)
+	}
+	widgets := func(versions ...string) []registrationv1.RuleWithOperations {
+		return anyOf(registrationv1.Rule{APIGroups: []string{"example.com"}, APIVersions: versions, Resources: []string{"widgets"}})
+	}
+	h.mutating("m", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		see(r)
+		if r.Operation == admissionv1.Delete {
+			return allow(r)
+		}
+		patch := admissionv1.PatchTypeJSONPatch
+		return &admissionv1.AdmissionResponse{Allowed: true, PatchType: &patch,
+			Patch: []byte(`[{"op":"add","path":"/spec","value":{"by":"m"}}]`)}
+	}, func(w *registrationv1.MutatingWebhook) { w.Rules = widgets("v1") })
+	h.validating("both", see, func(w *registrationv1.ValidatingWebhook) { w.Rules = widgets("v1", "v2") })
+	exact := registrationv1.Exact
+	h.validating("exact", see, func(w *registrationv1.ValidatingWebhook) { w.Rules, w.MatchPolicy = widgets("v1"), &exact })
+
+	clients, err := dynamic.NewForConfig(h.server.Config())
+	must(t, err)
+	client := clients.Resource(second.GroupVersionResource).Namespace("default")
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v2", "kind": "Widget",
+		"metadata": map[string]any{"name": "w"}}}
+	stored, err := client.Create(t.Context(), obj, metav1.CreateOptions{})
+	must(t, err)
+	if by, _, _ := unstructured.NestedString(stored.Object, "spec", "by"); by != "m" || stored.GetAPIVersion() != "example.com/v2" {
+		t.Errorf("stored %v", stored)
+	}
+	must(t, client.Delete(t.Context(), "w", metav1.DeleteOptions{}))
+	want := []string{
+		"CREATE v1 v1 v2 v2 example.com/v1 ",
+		"CREATE v2 v2 v2 v2 example.com/v2 ",
+		"DELETE v1 v1 v2 v2  example.com/v1",
+		"DELETE v2 v2 v2 v2  example.com/v2",
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("the webhooks saw\n got %q\nwant %q", seen, want)
+	}
 }
