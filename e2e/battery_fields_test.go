@@ -208,6 +208,12 @@ conflict with an update: PATCH /api/v1/namespaces/{namespace}/configmaps/a?field
 a merge patch: PATCH /api/v1/namespaces/{namespace}/configmaps/a?fieldManager=merger as=merge
 {"data":{"two":"merged"}}
 
+a merge patch without changes: PATCH /api/v1/namespaces/{namespace}/configmaps/a?fieldManager=merger as=merge
+{}
+
+a merge patch of the same value: PATCH /api/v1/namespaces/{namespace}/configmaps/a?fieldManager=other as=merge
+{"metadata":{"name":"a"}}
+
 an update without managedFields keeps them: PUT /api/v1/namespaces/{namespace}/configmaps/a?fieldManager=putter show=metadata.managedFields
 {"metadata":{"name":"a"},"data":{"two":"put"}}
 

@@ -171,6 +171,8 @@ approved: PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/{namespace
 denied too: PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/{namespace}/approval show=errors
 {"metadata":{"name":"{namespace}"},"spec":{"request":"{csr}","signerName":"example.com/signer","usages":["client auth"]},"status":{"conditions":[{"type":"Denied","status":"True","reason":"r","message":"m"}]}}
 
+the certificate request is deleted: DELETE /apis/certificates.k8s.io/v1/certificatesigningrequests/{namespace} show=status
+
 who am I: POST /apis/authentication.k8s.io/v1/selfsubjectreviews by=nobody show=status
 {}
 

@@ -28,8 +28,9 @@ import (
 //	BODY
 //
 // It may have {namespace}, a name that only this run uses, and {rv} and {uid} of the object in the latest answer. The options are
-// the Content-Type (as), the impersonated user (by), the fields of an object to compare in place of all (show; with show=status
-// .errors, the code, reason and fields of an error), and a text to repeat the request for until the answer has it (until).
+// the Content-Type of the body or what the client accepts (as), the impersonated user (by), and the fields of an object to compare
+// in place of all (show). With show=errors, only the code, reason and fields of an error are compared. A request is repeated until
+// its answer has a text (until).
 type scripted struct {
 	name, method, path, body string
 	as, by, until            string
@@ -51,7 +52,9 @@ func parseScript(t *testing.T, script string) (all []scripted) {
 			option, value, _ := strings.Cut(word, "=")
 			switch option {
 			case "as":
-				e.as = value
+				if e.as = value; bodies[value] == "" && accepts[value] == "" {
+					t.Fatalf("%s: unknown encoding %q", name, value)
+				}
 			case "by":
 				e.by = value
 			case "until":
@@ -70,7 +73,6 @@ func parseScript(t *testing.T, script string) (all []scripted) {
 // bodies are the Content-Types of a script.
 var bodies = map[string]string{
 	"json":      "application/json",
-	"yaml":      "application/yaml",
 	"apply":     string(types.ApplyYAMLPatchType),
 	"merge":     string(types.MergePatchType),
 	"patch":     string(types.JSONPatchType),
@@ -231,8 +233,9 @@ func (k *talker) neutral(obj map[string]any) {
 	if !ok {
 		return
 	}
-	if rv, ok := metadata["resourceVersion"].(string); ok {
-		k.rv = rv
+	same := false
+	if rv, ok := metadata["resourceVersion"].(string); ok && obj["items"] == nil && obj["rows"] == nil {
+		same, k.rv = rv == k.rv, rv
 	}
 	if uid, ok := metadata["uid"].(string); ok {
 		k.uid = uid
@@ -241,6 +244,9 @@ func (k *talker) neutral(obj map[string]any) {
 		if metadata[field] != nil {
 			metadata[field] = field
 		}
+	}
+	if same {
+		metadata["resourceVersion"] = "that of the previous answer"
 	}
 	managers, _ := metadata["managedFields"].([]any)
 	for _, manager := range managers {

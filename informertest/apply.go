@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,8 +33,19 @@ func (c *collection) typeConverter() managedfields.TypeConverter {
 	return c.server.options.TypeConverter
 }
 
-// fieldManager returns the manager of metadata.managedFields for the resource or a subresource.
+// fieldManager returns the manager of metadata.managedFields for the resource or a subresource. All requests share it.
 func (c *collection) fieldManager(subresource string) (*managedfields.FieldManager, error) {
+	if manager, ok := c.managers.Load(subresource); ok {
+		return manager.(*managedfields.FieldManager), nil
+	}
+	manager, err := c.newFieldManager(subresource)
+	if err == nil {
+		c.managers.Store(subresource, manager)
+	}
+	return manager, err
+}
+
+func (c *collection) newFieldManager(subresource string) (*managedfields.FieldManager, error) {
 	kind := c.resource.GroupVersion().WithKind(c.resource.Kind)
 	converter, build := c.typeConverter(), managedfields.NewDefaultFieldManager
 	if c.custom {
@@ -176,7 +188,11 @@ func (c *collection) track(old, obj object, opts writeOptions) (object, error) {
 		return obj, err
 	}
 	if _, ok := obj.(runtime.Object); ok {
-		return c.own(manager.UpdateNoErrors(c.kinded(old), c.kinded(obj), opts.manager).(object)), nil
+		obj = c.own(manager.UpdateNoErrors(c.kinded(old), c.kinded(obj), opts.manager).(object))
+		if !c.dynamic {
+			wholeSeconds(obj)
+		}
+		return obj, nil
 	}
 	live, err := c.toUnstructured(old)
 	if err != nil {
@@ -187,6 +203,32 @@ func (c *collection) track(old, obj object, opts writeOptions) (object, error) {
 		return obj, err
 	}
 	return c.fromUnstructured(manager.UpdateNoErrors(live, changed, opts.manager).(*unstructured.Unstructured))
+}
+
+// wholeSeconds drops the fractions from the times of the managers, which clients do not get and so do not send back.
+func wholeSeconds(obj object) {
+	managers := slices.Clone(obj.GetManagedFields())
+	for i, manager := range managers {
+		if manager.Time != nil {
+			managers[i].Time = new(manager.Time.Rfc3339Copy())
+		}
+	}
+	obj.SetManagedFields(managers)
+}
+
+// mutated returns the object of a write as the mutating webhooks want it. If they make metadata.managedFields invalid, it
+// keeps the managers from before, with a warning, as kube-apiserver does.
+func mutated(write write, opts writeOptions) (object, error) {
+	obj, err := opts.admission.mutate(write)
+	if err != nil || opts.admission == nil {
+		return obj, err
+	}
+	if err := managedfields.ValidateManagedFields(obj.GetManagedFields()); err != nil {
+		obj.SetManagedFields(write.obj.GetManagedFields())
+		warn(opts.admission.w, fmt.Sprintf(".metadata.managedFields was in an invalid state after admission; this could be caused "+
+			"by an outdated mutating admission controller; please fix your requests: %v", err))
+	}
+	return obj, nil
 }
 
 // kinded returns a copy of an object with its kind.

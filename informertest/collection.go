@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,6 +31,8 @@ type collection struct {
 	spec     int  // the index of the struct's field Spec, or -1
 	status   int  // likewise, of Status
 	kin      *kin // protected by the server's lock
+
+	managers sync.Map // of metadata.managedFields, by subresource
 }
 
 // kin are the collections that have the same objects, each in its version of the kind.

@@ -21,7 +21,7 @@ func (c *collection) delete(key informer.Key, options metav1.DeleteOptions,
 	if err := c.deletable(key, options, opts); err != nil {
 		return nil, false, err
 	}
-	defer c.changed(key, opts, &err)
+	defer func() { c.changed(key, opts, gone, err) }()
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	old, exists := c.cache.Get(key)

@@ -330,6 +330,7 @@ func (r Request) report(w http.ResponseWriter, dropped []error, refuse func(erro
 }
 
 // warn adds a warning to a response, which kubectl and client-go print. Each text is sent once, even if a write was tried again.
+// As in kube-apiserver, the warnings of a try that another write was ahead of remain.
 func warn(w http.ResponseWriter, text string) {
 	header, err := utilnet.NewWarningHeader(299, "-", text)
 	if err == nil && !slices.Contains(w.Header()["Warning"], header) {

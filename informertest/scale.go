@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -132,8 +133,12 @@ func (c *collection) trackScale(write func(*autoscalingv1.Scale) (*autoscalingv1
 	}
 	return func(old object, scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 		next, err := write(scale)
-		if err != nil || !c.canApply() {
-			return next, err
+		if err != nil {
+			return nil, err
+		}
+		if !c.canApply() {
+			next.ManagedFields = nil
+			return next, nil
 		}
 		owners := c.scaleOwners(old)
 		live, after := scale.DeepCopy(), next.DeepCopy()
@@ -150,10 +155,10 @@ func (c *collection) trackScale(write func(*autoscalingv1.Scale) (*autoscalingv1
 }
 
 // scaleManager returns the manager of the managedFields of scales.
-func scaleManager() (*managedfields.FieldManager, error) {
+var scaleManager = sync.OnceValues(func() (*managedfields.FieldManager, error) {
 	return managedfields.NewDefaultFieldManager(managedfields.NewDeducedTypeConverter(), sameVersion{}, sameVersion{},
 		sameVersion{}, scaleKind, scaleKind.GroupVersion(), "scale", nil)
-}
+})
 
 // scaleOwners translates the managedFields of an object to those of its scale, and back.
 func (c *collection) scaleOwners(obj object) *managedfields.ScaleHandler {

@@ -22,8 +22,8 @@
 //     preconditions, and errors as metav1.Status.
 //   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for
 //     custom resources, with lists as atomic values; for Kubernetes' own types, it needs Options.TypeConverter. Any
-//     other patch fails with 415 Unsupported Media Type. What supports apply has metadata.managedFields from the first write
-//     of a client on; an object that a [Collection] creates has none.
+//     other patch fails with 415 Unsupported Media Type. What supports apply has metadata.managedFields from its creation by
+//     a client on. An object that a [Collection] creates has them from the first apply on.
 //   - The subresources scale, eviction (as a PodDisruptionBudget allows), binding, ephemeralcontainers, finalize, approval
 //     of a CertificateSigningRequest, and token of a ServiceAccount. With [RegisterReviews], the reviews of
 //     authentication and authorization.

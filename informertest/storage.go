@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -34,8 +35,8 @@ type writeOptions struct {
 	uncounted   bool // a change of the spec leaves the generation alone
 	// unchecked stores an object that may be invalid, for a controller of the cluster that changes only its metadata.
 	unchecked bool
-	// manager is the field manager of a client's update. It is empty for an apply, which keeps metadata.managedFields
-	// itself.
+	// manager is the field manager of a client's creation or update. It is empty for an apply and for a write to the scale,
+	// which set metadata.managedFields themselves.
 	manager   string
 	admission *admission // asks the webhooks; nil if there is none to ask
 }
@@ -49,7 +50,7 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 		return nil, err
 	}
 	write := write{operation: admissionv1.Create, obj: c.own(obj), dryRun: opts.dryRun}
-	if obj, err = opts.admission.mutate(write); err != nil {
+	if obj, err = mutated(write, opts); err != nil {
 		return nil, err
 	}
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
@@ -90,7 +91,7 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 	if err := opts.admission.validate(write); err != nil {
 		return nil, err
 	}
-	defer c.changed(informer.KeyOf(obj), opts, &err)
+	defer func() { c.changed(informer.KeyOf(obj), opts, false, err) }()
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if !opts.whole { // again, because it may have gone meanwhile
@@ -118,7 +119,8 @@ func (c *collection) update(obj object, opts writeOptions) (object, error) {
 // meanwhile, because webhooks may call the server. If another write comes first, it begins again.
 func (c *collection) modify(key informer.Key, opts writeOptions,
 	change func(old object) (object, error)) (_ object, err error) {
-	defer c.changed(key, opts, &err)
+	removed := false
+	defer func() { c.changed(key, opts, removed, err) }()
 	for {
 		old, exists := c.cache.Get(key)
 		if !exists {
@@ -128,10 +130,11 @@ func (c *collection) modify(key informer.Key, opts writeOptions,
 		if err != nil {
 			return nil, err
 		}
-		if equality.Semantic.DeepEqual(obj, old) {
+		if unchanged(old, obj) {
 			return old, nil // as in etcd, an update without changes is no write
 		}
-		if c.replace(old, obj, opts) {
+		var stored bool
+		if stored, removed = c.replace(old, obj, opts); stored {
 			return obj, nil
 		}
 	}
@@ -148,7 +151,7 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 		return nil, err
 	}
 	write := write{operation: admissionv1.Update, obj: c.own(obj), old: old, dryRun: opts.dryRun}
-	if obj, err = opts.admission.mutate(write); err != nil {
+	if obj, err = mutated(write, opts); err != nil {
 		return nil, err
 	}
 	if obj.GetResourceVersion() == "" && c.custom && !opts.whole {
@@ -209,36 +212,49 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 	return obj, nil
 }
 
-// replace stores obj in the place of old. It returns false if old is not the stored object any more.
-func (c *collection) replace(old, obj object, opts writeOptions) bool {
+// unchanged reports whether obj, which is to replace old, differs at most in the times of its field managers.
+func unchanged(old, obj object) bool {
+	managers := old.GetManagedFields()
+	if !slices.EqualFunc(managers, obj.GetManagedFields(), func(a, b metav1.ManagedFieldsEntry) bool {
+		a.Time, b.Time = nil, nil
+		return equality.Semantic.DeepEqual(a, b)
+	}) {
+		return false
+	}
+	obj = watchcache.ShallowCopy(obj)
+	obj.SetManagedFields(managers)
+	return equality.Semantic.DeepEqual(obj, old)
+}
+
+// replace stores obj in the place of old, and reports whether that removed the object. It returns false if old is not the
+// stored object any more.
+func (c *collection) replace(old, obj object, opts writeOptions) (stored, removed bool) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if current, exists := c.cache.Get(informer.KeyOf(old)); !exists || current != old {
-		return false
+		return false, false
 	}
 	// The object is removed with its last finalizer. The cluster itself may also store an object that is being deleted
 	// and has no finalizers.
 	waited := !opts.whole || len(old.GetFinalizers()) > 0
 	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && waited && !c.keeps(obj) {
 		c.storeLocked(informer.Removed, obj, opts.dryRun)
-	} else {
-		c.storeLocked(informer.Upserted, obj, opts.dryRun)
+		return true, true
 	}
-	return true
+	c.storeLocked(informer.Upserted, obj, opts.dryRun)
+	return true, false
 }
 
-// changed calls the hooks after a write that succeeded.
-func (c *collection) changed(key informer.Key, opts writeOptions, err *error) {
-	if *err != nil || opts.dryRun {
+// changed calls the hooks after a write that succeeded. removed says that the write removed the object.
+func (c *collection) changed(key informer.Key, opts writeOptions, removed bool, err error) {
+	if err != nil || opts.dryRun {
 		return
 	}
 	if !opts.whole && c.resource.Hooks.Changed != nil {
 		c.resource.Hooks.Changed(key)
 	}
-	if c.resource.Hooks.Removed != nil {
-		if _, exists := c.cache.Get(key); !exists {
-			c.resource.Hooks.Removed(key)
-		}
+	if removed && c.resource.Hooks.Removed != nil {
+		c.resource.Hooks.Removed(key)
 	}
 }
 
