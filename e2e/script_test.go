@@ -27,7 +27,7 @@ import (
 //	NAME: METHOD PATH [OPTION=VALUE]...
 //	BODY
 //
-// It may have {namespace}, a name that only this run uses, and {rv} and {uid} of the object in the latest answer. The options are
+// It may have {namespace}, a name that only this run uses. The options are
 // the Content-Type of the body or what the client accepts (as), the impersonated user (by), and the fields of an object to compare
 // in place of all (show). With show=errors, only the code, reason and fields of an error are compared. A request is repeated until
 // its answer has a text (until).
@@ -85,7 +85,7 @@ type talker struct {
 	config    *rest.Config
 	client    *http.Client
 	namespace string
-	rv, uid   string // of the object in the latest answer that has one
+	rv        string // of the object in the latest answer that has one
 
 	names     []string        // more texts to replace, and with what
 	meanwhile func() []string // returns what the answer has to tell besides; may be nil
@@ -122,7 +122,7 @@ func (k *talker) say(e scripted) string {
 
 func (k *talker) once(ctx context.Context, e scripted) string {
 	k.Helper()
-	fill := strings.NewReplacer(append(k.names, "{namespace}", k.namespace, "{rv}", k.rv, "{uid}", k.uid)...).Replace
+	fill := strings.NewReplacer(append(k.names, "{namespace}", k.namespace)...).Replace
 	request, err := http.NewRequestWithContext(ctx, e.method, k.config.Host+fill(e.path), strings.NewReader(fill(e.body)))
 	if err != nil {
 		k.Fatal(err)
@@ -236,9 +236,6 @@ func (k *talker) neutral(obj map[string]any) {
 	same := false
 	if rv, ok := metadata["resourceVersion"].(string); ok && obj["items"] == nil && obj["rows"] == nil {
 		same, k.rv = rv == k.rv, rv
-	}
-	if uid, ok := metadata["uid"].(string); ok {
-		k.uid = uid
 	}
 	for _, field := range []string{"uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"} {
 		if metadata[field] != nil {
