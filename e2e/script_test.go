@@ -27,10 +27,9 @@ import (
 //	NAME: METHOD PATH [OPTION=VALUE]...
 //	BODY
 //
-// It may have {namespace}, a name that only this run uses. The options are
-// the Content-Type of the body or what the client accepts (as), the impersonated user (by), and the fields of an object to compare
-// in place of all (show). With show=errors, only the code, reason and fields of an error are compared. A request is repeated until
-// its answer has a text (until).
+// It may have {namespace}, a name that only this run uses. The options are the Content-Type of the body or what the client
+// accepts (as), the impersonated user (by), and the fields of an object to compare in place of all (show). With show=errors,
+// only the code, reason and fields of an error are compared. A request is repeated until its answer has a text (until).
 type scripted struct {
 	name, method, path, body string
 	as, by, until            string
