@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validatePodUpdate refuses changes of the spec of a pod, most of which may not change. old is nil for a new pod.
+// validatePodUpdate returns an error for each field of the spec that an update of a pod may not change. old is nil for a new pod.
 func validatePodUpdate(pod corev1.PodSpec, old metav1.Object) field.ErrorList {
 	stored, _ := old.(*corev1.Pod)
 	if stored == nil {

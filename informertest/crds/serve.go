@@ -300,7 +300,7 @@ func (d *Definitions) removeLocked(name string) {
 // objectRemoved completes the deletion of a definition whose last object has gone.
 func (d *Definitions) objectRemoved(definition string) {
 	if emptying := d.emptying.Load(); emptying != nil && *emptying == definition {
-		return // whoever empties the definition completes its deletion
+		return // emptyLocked completes its deletion
 	}
 	key := informer.Key{Name: definition}
 	if crd, ok := d.crds.Get(key); ok && crd.DeletionTimestamp != nil {
