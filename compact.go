@@ -8,6 +8,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	room "github.com/typedinformer/informer/internal/packed"
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -75,9 +76,8 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 	}
 	if config.Transform != nil {
 		packer.Transform = func(obj any) (any, error) {
-			var none T
 			result, err := config.Transform(obj.(T))
-			if result == none {
+			if pointer.IsNil(result) {
 				return nil, err
 			}
 			return result, err
@@ -124,9 +124,8 @@ func compactSubscription[T Object](h Handler[T],
 	}
 	if filter := config.Filter; filter != nil {
 		c.Filter = func(p *packed) bool {
-			var none T
 			obj := room.Opener[T]{}.Open(p)
-			return obj == none || filter(obj) // the unpacker leaves it out
+			return pointer.IsNil(obj) || filter(obj) // the unpacker leaves it out
 		}
 	}
 	if c.Name == "" {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // Config is the configuration of an [Informer] or a [Reflector]. The zero value is right for most.
@@ -107,8 +109,7 @@ func (c *Config[T]) validate() error {
 
 // goType returns the type to decode, a pointer.
 func (c *Config[T]) goType() reflect.Type {
-	var none T
-	if c.Prototype != none {
+	if !pointer.IsNil(c.Prototype) {
 		return reflect.TypeOf(c.Prototype)
 	}
 	return reflect.TypeFor[T]()

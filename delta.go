@@ -3,6 +3,7 @@ package informer
 import (
 	"fmt"
 
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
@@ -115,8 +116,7 @@ func (d *Delta[T]) undecoded(before undecodable) undecodable {
 
 // removedKey returns the key of the object that d, a Removed, removes.
 func (d *Delta[T]) removedKey() Key {
-	var none T
-	if d.Object != none {
+	if !pointer.IsNil(d.Object) {
 		return KeyOf(d.Object)
 	}
 	return d.Key
@@ -149,8 +149,7 @@ func (d *Delta[T]) validate() error {
 }
 
 func (d *Delta[T]) validateObject(obj T) error {
-	var none T
-	if obj == none {
+	if pointer.IsNil(obj) {
 		return fmt.Errorf("%v has a nil object", d.Type)
 	}
 	return d.validateKey(KeyOf(obj))

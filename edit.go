@@ -6,6 +6,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/edits"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/table"
 )
@@ -13,7 +14,7 @@ import (
 // StoreWriter writes to a [Store]. It is safe for concurrent use. [NewStore] returns one; the zero value is not usable.
 type StoreWriter[T Object] struct{ store *Store[T] }
 
-// NewStore returns an empty store and its writer.
+// NewStore returns an empty store and its writer. It panics if == is not defined for T.
 func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
 	s := &Store[T]{same: intake.Unpacked[T]{}.SameContent}
 	s.addIndex = s.addOwnIndex
@@ -73,7 +74,6 @@ func (s *Store[T]) applyLocked(batch []Delta[T], e edits.Edit[T]) ([]change[T], 
 			return e.Changes, fmt.Errorf("delta %d of %d: %w", i+1, len(batch), err)
 		}
 	}
-	var none T
 	w := edit[T]{Edit: e}
 	w.beginLocked(s)
 	for i := range batch {
@@ -82,7 +82,7 @@ func (s *Store[T]) applyLocked(batch []Delta[T], e edits.Edit[T]) ([]change[T], 
 			w.Upsert(d.Object)
 			w.advance(d)
 		case Removed:
-			w.Remove(d.removedKey(), d.Object, d.Object != none)
+			w.Remove(d.removedKey(), d.Object, !pointer.IsNil(d.Object))
 			w.advance(d)
 		case Replaced:
 			w.replace(d, w.list(d))

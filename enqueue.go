@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // Source adds keys to the queue of a [Controller], for the events of one informer. [EnqueueObject], [EnqueueOwner],
@@ -107,7 +109,7 @@ func (q enqueuer[T, K]) OnAdd(obj T, initial bool) {
 }
 
 func (q enqueuer[T, K]) OnUpdate(old, new T) {
-	q.event(Event[T]{Type: Updated, Object: new, Old: old}, old == new)
+	q.event(Event[T]{Type: Updated, Object: new, Old: old}, pointer.Equal(old, new))
 }
 
 func (q enqueuer[T, K]) OnDelete(last T, final bool) {
@@ -115,7 +117,6 @@ func (q enqueuer[T, K]) OnDelete(last T, final bool) {
 }
 
 func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
-	var none T
 	if !q.when(e) {
 		return
 	}
@@ -123,7 +124,7 @@ func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
 	if canWait {
 		o.Priority = LowPriority
 	}
-	if e.Old != none && e.Old != e.Object {
+	if !pointer.IsNil(e.Old) && !pointer.Equal(e.Old, e.Object) {
 		q.queue.AddWith(o, q.keys(e.Old)...)
 	}
 	q.queue.AddWith(o, q.keys(e.Object)...)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/sources"
 )
 
@@ -170,7 +171,7 @@ func (c *copier[T]) check(snap *Snapshot[T]) {
 			want[KeyOf(obj)] = obj
 		}
 	}
-	if !maps.Equal(c.copied, want) {
+	if !maps.EqualFunc(c.copied, want, pointer.Equal) {
 		c.users.Errorf("Q1: %s has %d copies of %d objects, some outdated: %+v", c.name, len(c.copied), len(want), c.ctl.Status())
 	}
 }
@@ -290,11 +291,11 @@ func (f *Follower[T]) OnUpdate(old, new T) {
 		switch {
 		case !known:
 			f.errorf("H2: update of %s, which it does not have", KeyOf(new))
-		case have != old:
+		case !pointer.Equal(have, old):
 			f.errorf("H2: update of %s from %s, but it has %s", KeyOf(new), f.users.View(old), f.users.View(have))
 		case old.GetUID() != new.GetUID():
 			f.errorf("H5: update of %s to another uid", KeyOf(new))
-		case old == new && f.resync:
+		case pointer.Equal(old, new) && f.resync:
 		case !f.newer(new, old) && !f.users.BackInTime.Load():
 			f.errorf("H14: update of %s from %s to %s", KeyOf(new), f.users.View(old), f.users.View(new))
 		}
@@ -312,7 +313,7 @@ func (f *Follower[T]) OnDelete(last T, final bool) {
 			f.errorf("H5: deletion of %s with another uid", KeyOf(last))
 		case f.newer(have, last):
 			f.errorf("H6: deletion of %s with an old state", KeyOf(last))
-		case final && have == last:
+		case final && pointer.Equal(have, last):
 			f.errorf("H6: final=true for %s, but the state is not newer", KeyOf(last))
 		}
 		delete(f.have, KeyOf(last))

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/table"
 )
@@ -396,7 +397,7 @@ func newCheckedIndex[T Object, K comparable](in *Informer[T], keys func(T) []K) 
 		n := 0
 		for key := range x.KeysIn(snap) {
 			n++
-			if got := slices.Collect(x.LookupIn(snap, key)); !slices.Equal(got, want[key]) {
+			if got := slices.Collect(x.LookupIn(snap, key)); !slices.EqualFunc(got, want[key], pointer.Equal) {
 				return fmt.Errorf("index has %d objects with key %v, want %d", len(got), key, len(want[key]))
 			}
 		}
@@ -470,9 +471,9 @@ func (u *Users[T]) Check(want map[Key]string) {
 				have[KeyOf(obj)] = obj
 			}
 		}
-		if !maps.Equal(f.have, have) {
+		if !maps.EqualFunc(f.have, have, pointer.Equal) {
 			for key, obj := range have {
-				if f.have[key] != obj {
+				if !pointer.Equal(f.have[key], obj) {
 					f.errorf("does not have %s at %s", key, u.View(obj))
 				}
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/union"
@@ -157,12 +158,11 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 
 // merge merges the changes of a write of m into the union. The store of m was at version before.
 func (s *selections[T]) merge(m *member[T], before string, w *edit[T]) {
-	var none T
 	snap := m.store.Snapshot()
 	src, _ := snap.sources.Of(m.Namespace)
 	for i := range s.scratch {
 		switch change := &s.scratch[i]; {
-		case change.New != none:
+		case !pointer.IsNil(change.New):
 			s.members.Entered(change.Old, change.New, w)
 		case change.Deleted:
 			moves := !src.Data.shard().Has(change.Last) // to another shard

@@ -9,6 +9,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/arrival"
 	"github.com/typedinformer/informer/internal/condition"
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/work"
@@ -177,7 +178,6 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 // types of the API use; otherwise the function returns false.
 func HasCondition[T Object, C, S ~string](conditionType C, status S) func(obj T) bool {
 	return func(obj T) bool {
-		var none T
-		return obj != none && condition.Has(obj, string(conditionType), string(status))
+		return !pointer.IsNil(obj) && condition.Has(obj, string(conditionType), string(status))
 	}
 }

@@ -45,7 +45,10 @@ var (
 )
 
 // followWidgets starts an informer. by has lookups in the lister's indexes, by query.
-func followWidgets[T informer.Labeled](t *testing.T, name string, i *informer.Informer[T], lister informer.Lister[T], by map[string]func() []T, show func(T) string) widgetsFollower {
+func followWidgets[T interface {
+	compared
+	informer.Labeled
+}](t *testing.T, name string, i *informer.Informer[T], lister informer.Lister[T], by map[string]func() []T, show func(T) string) widgetsFollower {
 	t.Helper()
 	start(t, i)
 	var none T

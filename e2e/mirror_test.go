@@ -12,9 +12,15 @@ import (
 	"github.com/typedinformer/informer"
 )
 
+// compared is the type of objects that a test compares with ==.
+type compared interface {
+	comparable
+	informer.Object
+}
+
 // mirror is a handler that rebuilds the world from its events only. It records a fault when an event breaks the chain of a
 // key, goes back, or repeats.
-type mirror[T informer.Object] struct {
+type mirror[T compared] struct {
 	busy func() // called with each event, if not nil
 
 	mu      sync.Mutex // protects the fields below
@@ -39,7 +45,7 @@ type goal struct {
 	there   chan struct{}
 }
 
-func newMirror[T informer.Object]() *mirror[T] {
+func newMirror[T compared]() *mirror[T] {
 	return &mirror[T]{world: map[informer.Key]T{}, latest: map[informer.Key]uint64{}, events: map[informer.EventType]int{}}
 }
 

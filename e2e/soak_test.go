@@ -215,7 +215,7 @@ func soakConfig[T informer.Object](t *testing.T, config informer.Config[T]) info
 }
 
 // followSoak starts an informer with two handlers. One is slow now and then, so that changes fold.
-func followSoak[T informer.Object](s *soak, connection *rest.Config, resource informer.Resource, config informer.Config[T]) {
+func followSoak[T compared](s *soak, connection *rest.Config, resource informer.Resource, config informer.Config[T]) {
 	s.Helper()
 	inf := informer.New(s.client(connection), resource, soakConfig(s.T, config))
 	told, slow := newMirror[T](), newMirror[T]()
@@ -284,7 +284,7 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 }
 
 // visit subscribes for a short time during the run.
-func visit[T informer.Object](ctx context.Context, inf *informer.Informer[T]) []string {
+func visit[T compared](ctx context.Context, inf *informer.Informer[T]) []string {
 	told := newMirror[T]()
 	sub := inf.Subscribe(told, informer.SubscriptionConfig[T]{Name: "visitor"})
 	atLeast := inf.Store().Len() / 2 // never zero

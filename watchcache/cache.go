@@ -35,13 +35,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // Object is the constraint of a [Cache]'s objects: a pointer to a Kubernetes object with its whole metadata, because a
 // server selects by labels and distinguishes versions. Every pointer to a struct that embeds metav1.ObjectMeta
 // satisfies it, and so does *unstructured.Unstructured.
 type Object interface {
-	comparable
 	metav1.Object
 }
 
@@ -157,9 +157,8 @@ func New[T Object](config Config) *Cache[T] {
 //
 // Put makes a Cache the informer.Sink of an informer.Reflector. A Cache has one source: Delta.Namespace is not used.
 func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
-	var none T
 	version, key := d.ResourceVersion, d.Key
-	if d.Object != none {
+	if !pointer.IsNil(d.Object) {
 		key = informer.KeyOf(d.Object)
 		if version == "" {
 			version = d.Object.GetResourceVersion()
@@ -184,20 +183,19 @@ func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
 // put applies d to the cache and returns the watchers that are too slow, which it has ended. If it returns an error,
 // the cache has not changed.
 func (c *Cache[T]) put(d informer.Delta[T], key informer.Key, rv uint64) (slow []*watcher[T], err error) {
-	var none T
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch d.Type {
 	case informer.Upserted, informer.Removed:
 		switch {
-		case d.Type == informer.Upserted && d.Object == none:
+		case d.Type == informer.Upserted && pointer.IsNil(d.Object):
 			return nil, errNoObject
 		case rv <= c.rv:
 			return nil, fmt.Errorf("resourceVersion %d is not after %d", rv, c.rv)
 		}
 		return c.changeLocked(d.Type, key, d.Object, rv)
 	case informer.Replaced:
-		if slices.Contains(d.Items, none) {
+		if slices.ContainsFunc(d.Items, pointer.IsNil[T]) {
 			return nil, errNoObject
 		}
 		if d.ResourceVersion == "" {
@@ -229,8 +227,7 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 		c.advanceLocked(rv)
 		return nil, nil
 	}
-	var none T
-	if obj == none { // removed, and the source could not decode it: use the last state
+	if pointer.IsNil(obj) { // removed, and the source could not decode it: use the last state
 		obj = ShallowCopy(old.obj)
 		obj.SetResourceVersion(formatRV(rv))
 	}

@@ -131,7 +131,10 @@ func synced[T watchcache.Object](r *rig, config *rest.Config, gvr schema.GroupVe
 }
 
 // equal waits until an informer has caught up with the upstream, and compares them.
-func equal[T watchcache.Object](r *rig, i *informer.Informer[T], want *informertest.Collection[T]) {
+func equal[T interface {
+	comparable
+	watchcache.Object
+}](r *rig, i *informer.Informer[T], want *informertest.Collection[T]) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()

@@ -148,7 +148,6 @@ func populate(server *informertest.Server) {
 }
 
 func create[T interface {
-	comparable
 	metav1.Object
 }](c *informertest.Collection[T], obj T) {
 	if _, err := c.Create(obj); err != nil {

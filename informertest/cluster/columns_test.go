@@ -68,7 +68,6 @@ func printed(t *testing.T, server *informertest.Server, path string) string {
 
 // add creates an object in the namespace default as the cluster itself.
 func add[T interface {
-	comparable
 	metav1.Object
 }](t *testing.T, server *informertest.Server, resource schema.GroupVersionResource, obj T) {
 	t.Helper()

@@ -2,6 +2,8 @@ package deliver
 
 import (
 	"time"
+
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // backlog holds the changes that wait for one handler, in order. It is not safe for concurrent use.
@@ -170,13 +172,12 @@ func (b *backlog[T]) compact() {
 
 // fold adds the next change of the same key to p.
 func (p *pending[T]) fold(c *Change[T]) {
-	var none T
 	p.New = c.New
 	switch {
 	case !c.Deleted:
 		p.Added = p.Added || c.Added // c.Added: p has a deletion to deliver first
 	case p.Added && !p.Deleted: // the handler never received the deleted object
-		p.void = c.New == none
+		p.void = pointer.IsNil(c.New)
 	case !p.Deleted: // the handler has a version of the deleted object
 		p.Deleted, p.Last, p.Final, p.Added = true, c.Last, c.Final, c.Added
 	default: // p has a deletion already; the handler never received the object that c deletes

@@ -21,7 +21,6 @@ type Key = types.NamespacedName
 
 // Object is an object of a store.
 type Object interface {
-	comparable
 	GetNamespace() string
 	GetName() string
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/histogram"
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // calls measures the calls of a handler.
@@ -79,7 +80,6 @@ func (l *Listener[T]) next(p *pending[T]) bool {
 
 // deliver calls the handler at most twice. The listener may end before either call.
 func (l *Listener[T]) deliver(p *pending[T]) {
-	var none T
 	if l.config.Filter != nil {
 		l.deliverFiltered(p)
 		return
@@ -88,7 +88,7 @@ func (l *Listener[T]) deliver(p *pending[T]) {
 		l.handler.OnDelete(p.Last, p.Final)
 	}
 	switch {
-	case p.New == none || !l.Open():
+	case pointer.IsNil(p.New) || !l.Open():
 	case p.Added:
 		l.handler.OnAdd(p.New, p.initial)
 	default:
@@ -99,14 +99,13 @@ func (l *Listener[T]) deliver(p *pending[T]) {
 // deliverFiltered is deliver with a filter. It compares with the objects in given, since the result of a filter can
 // change.
 func (l *Listener[T]) deliverFiltered(p *pending[T]) {
-	var none T
 	old, has := l.given[p.Key]
 	if has && p.Deleted && l.Open() {
 		delete(l.given, p.Key)
 		has = false
 		l.handler.OnDelete(p.Last, p.Final)
 	}
-	if p.New == none || !l.Open() {
+	if pointer.IsNil(p.New) || !l.Open() {
 		return
 	}
 	passes := l.config.Filter(p.New)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -65,15 +66,14 @@ func (e *Edit[T]) Upsert(obj T) {
 // Put adds obj or replaces the previous object of its name, which may be another copy of the same version.
 func (e *Edit[T]) Put(obj T) {
 	key := table.KeyOf(obj)
-	if slot, old, ok := e.next.Find(key); !ok || old != obj {
+	if slot, old, ok := e.next.Find(key); !ok || !pointer.Equal(old, obj) {
 		e.put(key, slot, old, obj)
 	}
 }
 
 // put stores obj in place of old, which is in that slot. If old is nil, it adds obj.
 func (e *Edit[T]) put(key Key, slot uint32, old, obj T) {
-	var none T
-	if old == none {
+	if pointer.IsNil(old) {
 		e.table.Add(key, obj)
 		e.note(Change[T]{Key: key, New: obj, Added: true})
 		return
@@ -112,11 +112,10 @@ func (e *Edit[T]) Replace(namespace string, items []T, same func(old, new T) boo
 
 // noteReplaced notes a change by Replace. old is nil for an addition, and new for a removal.
 func (e *Edit[T]) noteReplaced(key Key, old, new T) {
-	var none T
 	switch {
-	case old == none:
+	case pointer.IsNil(old):
 		e.note(Change[T]{Key: key, New: new, Added: true})
-	case new == none:
+	case pointer.IsNil(new):
 		e.note(Change[T]{Key: key, Old: old, Last: old, Deleted: true})
 	default:
 		e.note(replaced(key, old, new))

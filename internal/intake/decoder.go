@@ -13,12 +13,12 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/hashrange"
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/run"
 )
 
 // Object is the type of the objects that a [Decoder] makes: a pointer to something that has a Kubernetes identity.
 type Object interface {
-	comparable
 	GetNamespace() string
 	GetName() string
 	GetUID() types.UID
@@ -151,7 +151,6 @@ func (d *Decoder[T]) find(f decode.Format, raw []byte, asked *Asked, e *encoded[
 
 // decode decodes raw with the decoder one, unless the version is held already.
 func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, e *encoded[T]) {
-	var none T
 	if e.held || e.filtered {
 		return
 	}
@@ -159,13 +158,13 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		e.filtered = true
 		return
 	}
-	if obj := d.Packing.Unread(one, f, raw, list, e.old); obj != none {
+	if obj := d.Packing.Unread(one, f, raw, list, e.old); !pointer.IsNil(obj) {
 		e.obj = obj
 		return
 	}
 	from := decode.Origin{List: list}
 	switch {
-	case d.Transform == nil && e.old != none:
+	case d.Transform == nil && !pointer.IsNil(e.old):
 		from.Before = d.Packing.Alive(e.old)
 		from.Made = d.Own && from.Before != nil
 	case d.Transform == nil:
@@ -176,7 +175,7 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		e.err = err
 		return
 	}
-	if d.Transform != nil && d.Share && e.old == none {
+	if d.Transform != nil && d.Share && pointer.IsNil(e.old) {
 		// The object for Transform shares no parts, because Transform may write to it. A second object shares its parts.
 		// finish replaces the parts that Transform did not change by those of the second object.
 		from.Share = true
@@ -201,7 +200,6 @@ func (d *Decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo)
 // lists.
 func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, asked *Asked,
 	e *encoded[T]) (Result[T], error) {
-	var none T
 	result := Result[T]{Deleted: e.deleted, Filtered: e.filtered, Outside: e.outside}
 	if e.unsure && e.err == nil && !e.filtered && !asked.hasObject(e.obj.GetNamespace(), e.obj.GetUID()) {
 		e.filtered, result.Filtered, result.Outside = true, true, true
@@ -224,7 +222,7 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 		obj, err = d.transform(obj, result.Key)
 		switch {
 		case err != nil || one == nil:
-		case e.old != none:
+		case !pointer.IsNil(e.old):
 			one.Adopt(e.old, obj)
 		case e.shared != nil:
 			one.Adopt(e.shared, obj)
@@ -248,7 +246,7 @@ func (d *Decoder[T]) transform(obj T, key Key) (T, error) {
 	switch {
 	case err != nil:
 		return none, fmt.Errorf("transform: %w", err)
-	case obj == none:
+	case pointer.IsNil(obj):
 		return none, errors.New("transform: it returned nil and no error")
 	case KeyOf(obj) != key || obj.GetUID() != uid || obj.GetResourceVersion() != version:
 		return none, errors.New("transform: it changed the object's namespace, name, uid or resourceVersion")

@@ -1,7 +1,9 @@
 package packed
 
+import "github.com/typedinformer/informer/internal/pointer"
+
 // Opener opens packed objects as objects of type T. It is an Opener of package table.
-type Opener[T comparable] struct{}
+type Opener[T any] struct{}
 
 // Open returns the object of p, or the zero T if p is nil or cannot be decoded.
 func (Opener[T]) Open(p *Object) T {
@@ -22,7 +24,7 @@ func (o Opener[T]) Copy(p *Object, copy func(T) T) T {
 		return obj
 	}
 	obj := o.Open(p)
-	if obj == none {
+	if pointer.IsNil(obj) {
 		return none
 	}
 	return copy(obj)

@@ -1,5 +1,7 @@
 package packed
 
+import "github.com/typedinformer/informer/internal/pointer"
+
 import "k8s.io/apimachinery/pkg/types"
 
 // Handler receives the changes of objects, one call at a time, as informer.Handler does.
@@ -15,7 +17,7 @@ type Handler[T any] interface {
 // If an object cannot be decoded again, the Unpacker leaves out the addition or update. The next version is then an
 // update, or an addition if the handler does not have the object. For an old or deleted object that cannot be decoded,
 // the handler receives one that has only the identity and the version.
-type Unpacker[T comparable] struct {
+type Unpacker[T any] struct {
 	Handler Handler[T]
 
 	hidden map[types.NamespacedName]struct{} // objects that exist and that the handler does not have
@@ -86,8 +88,7 @@ func keyOf(p *Object) types.NamespacedName {
 }
 
 // as returns obj as a T. ok is false if obj is nil or no T.
-func as[T comparable](obj any) (t T, ok bool) {
-	var none T
+func as[T any](obj any) (t T, ok bool) {
 	t, _ = obj.(T)
-	return t, t != none
+	return t, !pointer.IsNil(t)
 }

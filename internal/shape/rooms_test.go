@@ -23,18 +23,18 @@ var rooms = map[string][]string{
 	"arrival":   {"sources"},
 	"audit":     {"run", "table", "undecoded"},
 	"crud":      {"decode", "run", "transport", "written"},
-	"deliver":   {"histogram", "run"},
-	"edits":     {"deliver", "table"},
+	"deliver":   {"histogram", "pointer", "run"},
+	"edits":     {"deliver", "pointer", "table"},
 	"fetch":     {"decode", "discovery", "transport"},
-	"intake":    {"decode", "fetch", "hashrange", "heapsize", "run"},
+	"intake":    {"decode", "fetch", "hashrange", "heapsize", "pointer", "run"},
 	"line":      {"histogram", "run"},
 	"members":   nil,
 	"ondemand":  {"heapsize", "notfound", "run"},
-	"packed":    {"decode", "heapsize", "pack"},
+	"packed":    {"decode", "heapsize", "pack", "pointer"},
 	"pipe":      {"run"},
 	"reflector": {"decode", "fetch", "intake", "rollout", "run", "saved", "sources"},
 	"saved":     {"decode", "notfound", "run", "snapshotfile", "transport"},
-	"table":     {"cow"},
+	"table":     {"cow", "pointer"},
 	"undecoded": {"cow", "errtext"},
 	"work":      {"errtext", "histogram"},
 	// ground
@@ -49,12 +49,13 @@ var rooms = map[string][]string{
 	"histogram":    nil,
 	"notfound":     nil,
 	"pack":         nil,
+	"pointer":      nil,
 	"rollout":      nil,
 	"run":          nil,
 	"snapshotfile": nil,
 	"sources":      nil,
 	"transport":    {"decode", "errtext", "histogram"},
-	"union":        {"run", "sources"},
+	"union":        {"pointer", "run", "sources"},
 	"witness":      nil,
 	"written":      nil,
 	// help for tests, benchmarks and tools
@@ -64,8 +65,8 @@ var rooms = map[string][]string{
 	"queues":  nil,
 	"release": nil,
 	"spoil":   nil,
-	"testkit": nil,
-	"world":   {"testkit"},
+	"testkit": {"pointer"},
+	"world":   {"pointer", "testkit"},
 }
 
 // above are the packages above the rooms that help for tests imports all the same.
@@ -243,6 +244,26 @@ func TestSizes(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(tooLarge)) {
 		if !seen[what] {
 			t.Errorf("there are no %s: remove them from tooLarge", what)
+		}
+	}
+}
+
+// No constraint of objects embeds comparable: Go would compile the code for each type of objects. See internal/pointer.
+func TestConstraintsHaveMethodsAlone(t *testing.T) {
+	dirs := roomsIn(t)
+	dirs["root"], dirs["watchcache"] = root, filepath.Join(root, "watchcache")
+	for _, dir := range dirs {
+		for name, file := range parse(t, token.NewFileSet(), dir) {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if i, ok := n.(*ast.InterfaceType); ok {
+					for _, m := range i.Methods.List {
+						if embedded, ok := m.Type.(*ast.Ident); ok && embedded.Name == "comparable" {
+							t.Errorf("%s: an interface embeds comparable", filepath.Join(dir, name))
+						}
+					}
+				}
+				return true
+			})
 		}
 	}
 }

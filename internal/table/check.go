@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // checkedAtOnce is the number of objects up to which Assert checks a table at every edit. It checks a table n times as
@@ -76,7 +77,6 @@ func (c *check[T]) items() (err error) {
 }
 
 func (c *check[T]) item(it *item[struct{}]) error {
-	var none T
 	r := it.Record
 	slot := r.Data.slot
 	switch {
@@ -89,7 +89,7 @@ func (c *check[T]) item(it *item[struct{}]) error {
 	case c.used[slot] != nil:
 		return fmt.Errorf("record %s has slot %d, and so has %s", r, slot, c.used[slot])
 	}
-	if obj := c.v.objects.Get(slot); obj == none || KeyOf(obj) != keyOfRecord(r) {
+	if obj := c.v.objects.Get(slot); pointer.IsNil(obj) || KeyOf(obj) != keyOfRecord(r) {
 		return fmt.Errorf("record %s has slot %d, which holds another object or none", r, slot)
 	}
 	c.used[slot] = r
@@ -111,14 +111,13 @@ func (c *check[T]) slots() error {
 
 // free checks the free slots, and marks them in used.
 func (c *check[T]) free() error {
-	var none T
 	for _, slot := range c.table.free {
 		switch {
 		case slot >= c.table.next:
 			return fmt.Errorf("free slot %d was never allocated", slot)
 		case c.used[slot] != nil:
 			return fmt.Errorf("free slot %d is in use, or free twice", slot)
-		case c.v.objects.Get(slot) != none:
+		case !pointer.IsNil(c.v.objects.Get(slot)):
 			return fmt.Errorf("free slot %d holds an object", slot)
 		}
 		c.used[slot] = &freed

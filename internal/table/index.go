@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // fewKeys is the number of keys of an object up to which comparing each with each is cheaper than sorting them.
@@ -132,8 +133,7 @@ func (x *Index[T, K]) treeIn(v *Version[T]) *keyTree[T, K] {
 // items appends one item to items for each key of obj, the object of r. Keys with equal hashes get consecutive
 // ordinals. An object that an [Opener] could not make has no keys.
 func (x *Index[T, K]) items(r *record, obj T, items []item[K]) []item[K] {
-	var none T
-	if obj == none {
+	if pointer.IsNil(obj) {
 		return items
 	}
 	keys, mine := x.keys(obj), len(items)

@@ -1,5 +1,7 @@
 package table
 
+import "github.com/typedinformer/informer/internal/pointer"
+
 // Opener makes objects of another type of those in a table. Its methods are safe for concurrent use.
 type Opener[T, S Object] interface {
 	// Open returns the object that readers of s share, or the zero T if there is none.
@@ -55,12 +57,11 @@ type opened[T, S Object] struct {
 }
 
 func (o *opened[T, S]) find(key Key) (slot uint32, obj T, ok bool) {
-	var none T
 	slot, s, ok := o.of.Find(key)
 	if ok {
 		obj = o.make(s)
 	}
-	return slot, obj, obj != none
+	return slot, obj, !pointer.IsNil(obj)
 }
 
 func (o *opened[T, S]) has(key Key) bool { return o.of.Has(key) }

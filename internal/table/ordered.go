@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // Ordered has the objects of a table in the order of keys that a function computes from them. Objects with equal keys
@@ -58,8 +59,7 @@ func (x *Ordered[T, K]) treeIn(v *Version[T]) *sortedTree[T, K] {
 // distinct appends the keys of obj to keys, which is empty: in the order of the function or, if they are many, in their
 // own order. An object that an [Opener] could not make has no keys.
 func (x *Ordered[T, K]) distinct(obj T, keys []K) []K {
-	var none T
-	if obj == none {
+	if pointer.IsNil(obj) {
 		return keys
 	}
 	all := x.keys(obj)

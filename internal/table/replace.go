@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // Policy says what [Edit.Replace] does with the objects. All its functions must be set. The items are not part of it:
@@ -37,12 +38,11 @@ func (e *Edit[T]) Replace(namespace string, items []T, policy Policy[T]) {
 		e.fill(items, policy.Changed)
 		return
 	}
-	var none T
 	for _, s := range e.steps(namespace, items, policy) {
 		switch {
 		case s.record == nil:
 			e.Add(s.key, s.new)
-		case s.new == none:
+		case pointer.IsNil(s.new):
 			e.drop(s.record)
 		default:
 			e.Update(s.record.Data.slot, s.new)

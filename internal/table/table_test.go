@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -415,4 +416,20 @@ func TestReadersSeeOneVersion(t *testing.T) {
 	}
 	ended.Store(true)
 	readers.Wait()
+}
+
+// valueThing is an object that is no pointer. It has a slice, so == is not defined for it.
+type valueThing struct{ thing }
+
+func (v valueThing) GetNamespace() string { return v.namespace }
+func (v valueThing) GetName() string      { return v.name }
+
+// A type whose values cannot be compared is refused before the first edit, which would compare them.
+func TestEmptyRefusesATypeWithoutEquality(t *testing.T) {
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "table.valueThing cannot be compared") {
+			t.Errorf("panic %s", got)
+		}
+	}()
+	Empty[valueThing]()
 }

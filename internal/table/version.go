@@ -2,16 +2,18 @@ package table
 
 import (
 	"cmp"
+	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // Object is the type of the objects in a table: a pointer to something that has a name. The name must not change while
 // a version has the object.
 type Object interface {
-	comparable
 	GetNamespace() string
 	GetName() string
 }
@@ -41,8 +43,13 @@ type Version[T Object] struct {
 	indexes []indexTree[T] // by Index.at
 }
 
-// Empty returns an empty version, with which the first edit of a [Table] begins.
-func Empty[T Object]() Version[T] { return Version[T]{hints: cow.NewHints()} }
+// Empty returns an empty version, with which the first edit of a [Table] begins. It panics if == is not defined for T.
+func Empty[T Object]() Version[T] {
+	if t := reflect.TypeFor[T](); !t.Comparable() {
+		panic(fmt.Sprintf("informer: objects of type %v cannot be compared; use a pointer", t))
+	}
+	return Version[T]{hints: cow.NewHints()}
+}
 
 // record is the entry of an object in the trees, from its addition to its removal. The current version of the object is
 // in Version.objects instead, so an update does not write to the trees unless it changes an index key.
@@ -82,13 +89,13 @@ func (v *Version[T]) Find(key Key) (slot uint32, obj T, ok bool) {
 	}
 	hash := v.hints.Hash(key.Namespace, key.Name)
 	if bucket := v.hints.Bucket(hash); bucket != nil {
-		var none T
 		for i := range bucket {
 			slot, ok := bucket.Slot(i, hash)
 			if !ok {
 				continue
 			}
-			if obj := v.objects.Find(slot); obj != none && obj.GetName() == key.Name && obj.GetNamespace() == key.Namespace {
+			obj := v.objects.Find(slot)
+			if !pointer.IsNil(obj) && obj.GetName() == key.Name && obj.GetNamespace() == key.Namespace {
 				return slot, obj, true
 			}
 		}
@@ -175,9 +182,8 @@ func (v *Version[T]) open(slot uint32, yield func(T) bool) bool {
 	if v.from == nil {
 		return yield(v.objects.Get(slot))
 	}
-	var none T
 	obj := v.from.open(slot)
-	return obj == none || yield(obj)
+	return pointer.IsNil(obj) || yield(obj)
 }
 
 // WalkShared is like Walk, but calls yield with the objects that readers share, also if v has copies.
@@ -187,9 +193,8 @@ func (v *Version[T]) WalkShared(r Range, yield func(T) bool) {
 		return
 	}
 	v.walkSlots(r, func(slot uint32) bool {
-		var none T
 		obj := v.from.shared(slot)
-		return obj == none || yield(obj)
+		return pointer.IsNil(obj) || yield(obj)
 	})
 }
 

@@ -11,11 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/pointer"
 )
 
 // Object is what informers hold.
 type Object interface {
-	comparable
 	GetNamespace() string
 	GetName() string
 	GetUID() types.UID
@@ -45,7 +46,7 @@ func (r *Recorder[T]) OnAdd(obj T, initial bool) {
 // OnUpdate records an update.
 func (r *Recorder[T]) OnUpdate(old, new T) {
 	defer r.begin(new)()
-	r.note(r.has[keyOf(new)] == old, "update %s %s->%s", shortKey(new), VersionOf(old), VersionOf(new))
+	r.note(pointer.Equal(r.has[keyOf(new)], old), "update %s %s->%s", shortKey(new), VersionOf(old), VersionOf(new))
 	r.has[keyOf(new)] = new
 }
 

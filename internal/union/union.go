@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/sources"
 )
 
@@ -18,7 +19,6 @@ type Key = types.NamespacedName
 
 // Object is the metadata that a union compares.
 type Object interface {
-	comparable
 	GetNamespace() string
 	GetName() string
 	GetUID() types.UID
@@ -98,8 +98,8 @@ func keyOf[T Object](obj T) Key { return Key{Namespace: obj.GetNamespace(), Name
 
 // isVersion reports whether other, which may be nil, is the same version of the same object as have.
 func isVersion[T Object](have, other T) bool {
-	var none T
-	return other != none && have.GetUID() == other.GetUID() && have.GetResourceVersion() == other.GetResourceVersion()
+	return !pointer.IsNil(other) && have.GetUID() == other.GetUID() &&
+		have.GetResourceVersion() == other.GetResourceVersion()
 }
 
 // isNewer reports whether obj is another version than have and does not precede it.
