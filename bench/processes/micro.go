@@ -71,11 +71,13 @@ func parseBenchmarks(output io.Reader) map[string]figures {
 	return medians
 }
 
-// minimal has the directories with the smallest possible controllers of pods.
+// minimal has the directories of the smallest possible controllers of pods, and of programs that follow twenty kinds.
 var minimal = map[string]string{
-	"controller-runtime": "controllerruntime",
-	clientGo:             "clientgo",
-	own:                  "informer",
+	"controller-runtime":    "controllerruntime",
+	clientGo:                "clientgo",
+	own:                     "informer",
+	clientGo + ", 20 kinds": "clientgokinds",
+	own + ", 20 kinds":      "informerkinds",
 }
 
 // buildMinimal returns the sizes of those programs.

@@ -21,7 +21,8 @@ func made() *results {
 			Wires: []canned.Wire{canned.HTTP2, canned.Plain}},
 		Machine: machine{CPU: "Some Processor", Kernel: "6.1", Go: "1.26.8", Cores: 2, Memory: 24 << 30, Date: "2026-01-15", Load: "0.10",
 			Peers: map[string]string{"k8s.io/client-go": "v0.37.2", "sigs.k8s.io/controller-runtime": "v0.25.2"}},
-		Binaries: map[string]int64{"controller-runtime": 31_900_000, clientGo: 29_500_000, own: 14_800_000},
+		Binaries: map[string]int64{"controller-runtime": 31_900_000, clientGo: 29_500_000, own: 14_800_000,
+			clientGo + ", 20 kinds": 30_000_000, own + ", 20 kinds": 20_900_000},
 		Micro: map[string]figures{
 			"Get/impl=informer": {"ns/op": 741}, "Get/impl=client-go": {"ns/op": 574},
 			"List/form=slice/impl=informer": {"ns/op": 728_000}, "List/form=slice/impl=client-go": {"ns/op": 5_650_000},
