@@ -201,7 +201,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 
 // errExitedReconcile indicates that Reconcile or a function of QueueConfig called runtime.Goexit, as t.FailNow does. It
 // ends the controller.
-var errExitedReconcile = errors.New("Reconcile, QueueConfig.OnGet or OnDone called runtime.Goexit")
+var errExitedReconcile = errors.New("a callback called runtime.Goexit: Reconcile, QueueConfig.OnGet or OnDone")
 
 // WaitSynced waits until all sources have synced and every key that they have added was reconciled once, with whatever
 // result, and then returns nil. If ctx ends first, it returns an error that names what is missing. If a field is wrong

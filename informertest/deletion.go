@@ -141,8 +141,10 @@ func (c *collection) setPropagation(obj object, options metav1.DeleteOptions, op
 	before := obj.GetFinalizers()
 	var policy metav1.DeletionPropagation
 	switch {
+	//lint:ignore SA1019 old clients send it
 	case options.OrphanDependents != nil && *options.OrphanDependents:
 		policy = metav1.DeletePropagationOrphan
+	//lint:ignore SA1019 old clients send it
 	case options.OrphanDependents != nil:
 		policy = metav1.DeletePropagationBackground
 	case options.PropagationPolicy != nil:

@@ -63,6 +63,7 @@ func (c *collection) serveBinding(w http.ResponseWriter, r *http.Request, req Re
 func bind(pod *corev1.Pod, binding *corev1.Binding) error {
 	switch {
 	case binding.UID != "" && binding.UID != pod.UID:
+		//lint:ignore ST1005 kube-apiserver begins it with a capital letter
 		return fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", binding.UID, pod.UID)
 	case pod.DeletionTimestamp != nil:
 		return fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)

@@ -127,7 +127,8 @@ func TestFailuresReachTheCaller(t *testing.T) {
 			fault error
 			is    func(error) bool
 		}{
-			"403":    {apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "b", errors.New("no")), apierrors.IsForbidden},
+			"403": {apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "b", errors.New("no")), apierrors.IsForbidden},
+			//lint:ignore SA1019 servers still answer it
 			"410":    {apierrors.NewGone("gone"), apierrors.IsGone},
 			"429":    {apierrors.NewTooManyRequests("slow down", 1), apierrors.IsTooManyRequests},
 			"a page": {apierrors.NewNotFound(schema.GroupResource{}, ""), func(err error) bool { return strings.Contains(err.Error(), "not about the object") }},

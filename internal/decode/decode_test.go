@@ -237,18 +237,6 @@ func TestPeekAllocatesNothing(t *testing.T) {
 	})
 }
 
-// chunkReader returns at most a megabyte at a time.
-type chunkReader struct{ b []byte }
-
-func (r *chunkReader) Read(p []byte) (int, error) {
-	if len(r.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p[:min(len(p), 1<<20)], r.b)
-	r.b = r.b[n:]
-	return n, nil
-}
-
 // Memory is allocated for received bytes, not for announced lengths.
 func TestLengthsAllocateNothing(t *testing.T) {
 	some := strings.Repeat("x", 100<<10)
@@ -374,8 +362,3 @@ func TestPromotedUnmarshalIsNoProtobuf(t *testing.T) {
 		t.Errorf("%+v, %v", obj, err)
 	}
 }
-
-// shortReader returns at most a few hundred bytes at a time.
-type shortReader struct{ r io.Reader }
-
-func (r *shortReader) Read(b []byte) (int, error) { return r.r.Read(b[:min(len(b), 300)]) }

@@ -347,3 +347,56 @@ func decodeFleet(t *testing.T, f Format, pods int, share bool) []*corev1.Pod {
 	}
 	return decoded
 }
+
+// chunkReader returns at most a megabyte at a time.
+type chunkReader struct{ b []byte }
+
+func (r *chunkReader) Read(p []byte) (int, error) {
+	if len(r.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), 1<<20)], r.b)
+	r.b = r.b[n:]
+	return n, nil
+}
+
+// shortReader returns at most a few hundred bytes at a time.
+type shortReader struct{ r io.Reader }
+
+func (r *shortReader) Read(b []byte) (int, error) { return r.r.Read(b[:min(len(b), 300)]) }
+
+// checkShare decodes each version after each other one, with Share and without.
+func checkShare[T any](t *testing.T, f Format, versions []string) {
+	t.Helper()
+	own, shares := codec[T]{}, codec[T]{}
+	own.element = reflect.TypeFor[T]().Elem()
+	shares.element = own.element
+	decode := func(c *codec[T], raw string, share bool) T {
+		obj, err := c.decode(f, []byte(raw), nil, share)
+		if err != nil {
+			t.Fatalf("%q: %v", raw, err)
+		}
+		return obj
+	}
+	u := &updates{t, own.decoder(), f}
+	for _, before := range versions {
+		for _, now := range versions {
+			u.follow([]byte(before), []byte(now), true)
+			old, want := decode(&own, before, false), decode(&own, now, false)
+			got := decode(&own, now, false)
+			own.decoder().Adopt(old, got)
+			if !identicalValues(got, want) {
+				t.Errorf("%T %q after %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
+			}
+			if !identicalValues(old, decode(&own, before, false)) {
+				t.Errorf("%T %q after %q: the version before changed to %v", got, now, before, old)
+			}
+			decode(&shares, before, true)
+			for range 3 { // the decoder shares a value only after it has seen it
+				if got := decode(&shares, now, true); !identicalValues(got, want) {
+					t.Errorf("%T %q shared with %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
+				}
+			}
+		}
+	}
+}

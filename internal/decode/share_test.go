@@ -140,42 +140,6 @@ var kindsJSON = map[string][]string{
 	"limits": {`{}`, `{"cpu":"1"}`, `{"cpu":"1000m"}`, `{"cpu":null}`}, "port": {"0", `""`, `"0"`, "1"}, "raw": {`{}`, `{"a":1}`, `[]`},
 }
 
-// checkShare decodes each version after each other one, with Share and without.
-func checkShare[T any](t *testing.T, f Format, versions []string) {
-	t.Helper()
-	own, shares := codec[T]{}, codec[T]{}
-	own.element = reflect.TypeFor[T]().Elem()
-	shares.element = own.element
-	decode := func(c *codec[T], raw string, share bool) T {
-		obj, err := c.decode(f, []byte(raw), nil, share)
-		if err != nil {
-			t.Fatalf("%q: %v", raw, err)
-		}
-		return obj
-	}
-	u := &updates{t, own.decoder(), f}
-	for _, before := range versions {
-		for _, now := range versions {
-			u.follow([]byte(before), []byte(now), true)
-			old, want := decode(&own, before, false), decode(&own, now, false)
-			got := decode(&own, now, false)
-			own.decoder().Adopt(old, got)
-			if !identicalValues(got, want) {
-				t.Errorf("%T %q after %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
-			}
-			if !identicalValues(old, decode(&own, before, false)) {
-				t.Errorf("%T %q after %q: the version before changed to %v", got, now, before, old)
-			}
-			decode(&shares, before, true)
-			for range 3 { // the decoder shares a value only after it has seen it
-				if got := decode(&shares, now, true); !identicalValues(got, want) {
-					t.Errorf("%T %q shared with %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
-				}
-			}
-		}
-	}
-}
-
 // Sharing keeps the sign of a zero, which reflection does not compare, and adopts NaN.
 func TestShareAdoptsFloatsByTheirBits(t *testing.T) {
 	type floats struct {

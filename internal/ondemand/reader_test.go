@@ -144,6 +144,7 @@ func TestReadIsNotOlderThanTheMetadata(t *testing.T) {
 		{name: "a page of a proxy", sends: []any{page}, want: "is not about the object", asked: "5", is: isUnknown},
 		{name: "404 of no object", sends: []any{apierrors.NewNotFound(schema.GroupResource{}, "")}, want: "is not about the object", asked: "5", is: isUnknown},
 		{name: "403", sends: []any{forbidden}, want: "forbidden", asked: "5", is: apierrors.IsForbidden},
+		//lint:ignore SA1019 servers still answer it
 		{name: "410", sends: []any{apierrors.NewGone("gone")}, want: "gone", asked: "5", is: apierrors.IsGone},
 		{name: "429", sends: []any{apierrors.NewTooManyRequests("slow", 1)}, want: "slow", asked: "5", is: apierrors.IsTooManyRequests},
 		{name: "500 of the second request", sends: []any{ahead, apierrors.NewInternalError(errors.New("x"))}, want: "x", asked: "5 ", is: apierrors.IsInternalError},
