@@ -5,9 +5,8 @@ import "k8s.io/apimachinery/pkg/types"
 // Object is the type of the objects that an [Informer] caches: a pointer to a struct with a Kubernetes identity. Every
 // pointer to a type that embeds metav1.ObjectMeta is one, such as *corev1.Pod or the Go type of a CRD. So are
 // *unstructured.Unstructured, *metav1.PartialObjectMetadata, and a pointer to a struct of your own with only the fields
-// that you need. An interface type whose values are such pointers is one, too; see Config.Prototype. [NewStore] and
-// [New] panic if == is not defined for a type. The constraint does not say comparable, because Go would then compile
-// this library once for each type of objects.
+// that you need. An interface type whose values are such pointers is one, too; see Config.Prototype. Types for which ==
+// is not defined make [NewStore] and [New] panic.
 //
 // JSON is decoded as in client-go, by the rules of sigs.k8s.io/json. These are the rules of encoding/json, except that
 // names are case-sensitive and that whole numbers in an any are int64. A type for which every object would fail is an

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/edits"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/run"
@@ -41,18 +42,8 @@ type selections[T Object] struct {
 // newSelections returns a feeder of store and hub. It has no members before want.
 func newSelections[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
 	store *Store[T], hub *deliver.Hub[T], resumed func(away time.Duration)) *selections[T] {
-	s := &selections[T]{
-		client:   client,
-		resource: resource,
-		config:   config,
-		store:    store,
-		hub:      hub,
-		resumed:  resumed,
-		packing:  packing,
-		decoding: run.NewLimit(run.MaxWorkers),
-		calling:  run.NewLimit(1),
-		shard:    resource.Shard.clone(),
-	}
+	s := &selections[T]{client: client, resource: resource, config: config, store: store, hub: hub, resumed: resumed,
+		packing: packing, decoding: run.NewLimit(run.MaxWorkers), calling: run.NewLimit(1), shard: resource.Shard.clone()}
 	s.members = union.NewMembers(union.Config[Selection, T]{
 		Make:   s.newMember,
 		Step:   func(do func(union.Content[T])) { s.step(func(w *edit[T]) { do(w) }) },
@@ -141,6 +132,7 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 			return nil, nil
 		}
 		before := m.store.Snapshot().ResourceVersion()
+		s.share(batch)
 		if s.scratch, err = m.store.apply(batch, s.scratch); err != nil {
 			return nil, err
 		}
@@ -154,6 +146,18 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 	}, initial && !run.IsClosed(s.hub.Synced()))
 	s.members.Changed()
 	return err
+}
+
+// share replaces the objects of batch by those of the store that are the same versions, so that they are held once.
+func (s *selections[T]) share(batch []Delta[T]) {
+	have := &s.store.Snapshot().version
+	for i := range batch {
+		if d := &batch[i]; d.Type == Upserted {
+			d.Object = edits.Held(have, d.Object)
+		} else if !d.Restored { // otherwise, the same version can have other content
+			edits.HoldAll(have, d.Items)
+		}
+	}
 }
 
 // merge merges the changes of a write of m into the union. The store of m was at version before.
@@ -284,10 +288,7 @@ func (m *member[T]) Covers(namespace string) bool {
 }
 
 // Get implements union.Part.
-func (m *member[T]) Get(key Key) (T, bool) {
-	_, obj, ok := m.store.Snapshot().version.Find(key)
-	return obj, ok
-}
+func (m *member[T]) Get(key Key) (T, bool) { return m.store.Get(key) }
 
 // Knows implements union.Part. A mirror without a version has everything: its resource is absent, or the server sends
 // no versions.

@@ -138,6 +138,21 @@ func replaced[T Object](key Key, old, obj T) Change[T] {
 	return c
 }
 
+// Held returns the object of v that is the same version as obj, or obj itself if v does not have that.
+func Held[T Object](v *table.Version[T], obj T) T {
+	if _, held, ok := v.Find(table.KeyOf(obj)); ok && SameVersion(held, obj) {
+		return held
+	}
+	return obj
+}
+
+// HoldAll replaces each of items by what [Held] returns for it.
+func HoldAll[T Object](v *table.Version[T], items []T) {
+	for i, obj := range items {
+		items[i] = Held(v, obj)
+	}
+}
+
 // SameVersion reports whether a and b are the same version of the same object. It returns false for objects without a
 // resource version.
 func SameVersion[T Object](a, b T) bool {

@@ -67,13 +67,15 @@ func reflect(b *testing.B, client *informer.Client, keepManagedFields bool, sink
 	}
 }
 
-// runOwn runs an informer with paged lists until it has synced, and returns a function that stops it.
+// runOwn runs an informer with paged lists, of all pods or of selections, until it has synced. It returns a function that stops it.
 func runOwn[T informer.Object](
-	b testing.TB, server *canned.Server, config informer.Config[T],
+	b testing.TB, server *canned.Server, config informer.Config[T], selections ...informer.Selection,
 ) (inf *informer.Informer[T], stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	config.PagedList, config.Logger = true, slog.New(slog.DiscardHandler)
-	inf = informer.New(clientOf(b, server), podResource, config)
+	resource := podResource
+	resource.Selections = selections
+	inf = informer.New(clientOf(b, server), resource, config)
 	var running sync.WaitGroup
 	running.Go(func() { _ = inf.Run(ctx) })
 	if err := inf.WaitSynced(ctx); err != nil {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/canned"
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
 	"github.com/typedinformer/informer/internal/testkit"
 )
@@ -47,6 +49,34 @@ func BenchmarkHeap(b *testing.B) {
 			})
 		})
 	})
+}
+
+// BenchmarkSelectionsHeap measures the live memory of an informer with several selections, each of which has all pods. The
+// objects are held once.
+func BenchmarkSelectionsHeap(b *testing.B) {
+	server := canned.ListOf(b, decode.MediaProtobuf, fleet.New(fleet.Config{Pods: heapPods}).All())
+	for _, n := range []int{0, 2, 10} {
+		var selections []informer.Selection
+		for i := range n {
+			selections = append(selections, informer.Selection{LabelSelector: fmt.Sprint("part=", i)})
+		}
+		b.Run(fmt.Sprint("selections=", n), func(b *testing.B) {
+			var held int64
+			runs := 0
+			for b.Loop() {
+				before := testkit.LiveMemory()
+				inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{}, selections...)
+				if have := inf.Store().Len(); have != heapPods {
+					b.Fatalf("the store has %d pods", have)
+				}
+				held += testkit.LiveMemory() - before
+				stop()
+				runs++
+			}
+			b.ReportMetric(float64(held)/float64(runs*heapPods), "heap-B/object")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
 
 // syncOwn runs an informer until it has that many pods, and returns a function that stops it.

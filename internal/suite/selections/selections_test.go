@@ -5,15 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -107,6 +111,45 @@ func TestUnionOfSelections(t *testing.T) {
 		if rec.Broken() > 0 {
 			w.Errorf("%d events do not follow", rec.Broken())
 		}
+	})
+}
+
+// An object of several selections is held once, although each of them has decoded it.
+// Guarantees: U5
+func TestObjectOfSeveralSelectionsIsHeldOnce(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		var mu sync.Mutex
+		decoded, alive := 0, map[weak.Pointer[corev1.Pod]]bool{}
+		config.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
+			mu.Lock()
+			decoded++
+			alive[weak.Make(pod)] = true
+			mu.Unlock()
+			time.Sleep(time.Second) // so that each selection decodes before another one has the object
+			return pod, nil
+		}
+		for name := range 10 {
+			w.Create(world.NewPod("a", fmt.Sprint(name), "v=1"))
+		}
+		inf, _, stop := started(w, client, config, selection{LabelSelector: "v"}, selection{Namespace: "a"}, selection{})
+		defer stop()
+		heldOnce := func(when string, atLeast int) {
+			w.Helper()
+			runtime.GC()
+			mu.Lock()
+			defer mu.Unlock()
+			maps.DeleteFunc(alive, func(p weak.Pointer[corev1.Pod], _ bool) bool { return p.Value() == nil })
+			if decoded < atLeast || len(alive) > inf.Store().Len() {
+				w.Errorf("%s: %d objects are held of %d, after %d were decoded", when, len(alive), inf.Store().Len(), decoded)
+			}
+		}
+		heldOnce("after the lists", 20)
+		for name := range 10 {
+			w.Relabel("a", fmt.Sprint(name), "2")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		heldOnce("after updates", 40)
 	})
 }
 
