@@ -2,6 +2,7 @@ package informertest
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 )
 
@@ -23,17 +24,21 @@ func (s *Server) openAPIDocument(path string) (any, error) {
 	for _, c := range s.served(path) {
 		r := c.resource
 		kind := map[string]any{"group": r.Group, "version": r.Version, "kind": r.Kind}
-		collection := r.root()
-		if !r.ClusterScoped {
-			collection += "/namespaces/{namespace}"
-		}
-		collection += "/" + r.Resource
+		collection := r.collectionPath()
 		paths[collection] = map[string]any{"get": operation("list", kind)}
 		patch := operation("patch", kind)
 		patch["parameters"] = []any{map[string]any{"name": "fieldValidation", "in": "query",
 			"schema": map[string]any{"type": "string"}}}
 		paths[collection+"/{name}"] = map[string]any{"get": operation("get", kind), "patch": patch}
-		if err := all.add(c); err != nil {
+		if err := all.add(r, c.typ); err != nil {
+			return nil, err
+		}
+	}
+	for _, review := range s.servedReviews(path) {
+		r := review.resource
+		kind := map[string]any{"group": r.Group, "version": r.Version, "kind": r.Kind}
+		paths[r.collectionPath()] = map[string]any{"post": operation("post", kind)}
+		if err := all.add(r, reflect.TypeOf(review.new())); err != nil {
 			return nil, err
 		}
 	}
@@ -66,6 +71,26 @@ func (s *Server) served(path string) (all []*collection) {
 		}
 	}
 	return all
+}
+
+// servedReviews returns the reviews of a group version by its path.
+func (s *Server) servedReviews(path string) (all []review) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, review := range s.reviews {
+		if strings.Trim(review.resource.root(), "/") == path {
+			all = append(all, review)
+		}
+	}
+	return all
+}
+
+// collectionPath returns the path of the objects of the resource, in one namespace if they have any.
+func (r Resource) collectionPath() string {
+	if r.ClusterScoped {
+		return r.root() + "/" + r.Resource
+	}
+	return r.root() + "/namespaces/{namespace}/" + r.Resource
 }
 
 // root returns the path below which the group version of the resource is served.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // schemas are the OpenAPI v3 schemas of Go types, by name.
@@ -15,9 +16,9 @@ type schemas map[string]any
 // refPrefix begins a reference to a schema.
 const refPrefix = "#/components/schemas/"
 
-// add adds the schema of a kind of objects: of a Go type, or, if that is unstructured, of resource.Schema.
-func (all schemas) add(c *collection) error {
-	resource := c.resource
+// add adds the schema of a kind of objects: of a Go type, a pointer to a struct, or, if that is unstructured, of
+// resource.Schema.
+func (all schemas) add(resource Resource, typ reflect.Type) error {
 	kinds := []any{map[string]any{"group": resource.Group, "version": resource.Version, "kind": resource.Kind}}
 	name := strings.ReplaceAll(strings.Trim(resource.root(), "/"), "/", ".") + "." + resource.Kind
 	schema := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
@@ -27,9 +28,9 @@ func (all schemas) add(c *collection) error {
 		if schema, err = all.given(resource.Schema); err != nil {
 			return err
 		}
-	case !c.dynamic:
-		name = nameOf(c.typ.Elem())
-		all.of(c.typ)
+	case typ != reflect.TypeFor[*unstructured.Unstructured]():
+		name = nameOf(typ.Elem())
+		all.of(typ)
 		schema = maps.Clone(all[name].(map[string]any))
 	}
 	schema["x-kubernetes-group-version-kind"] = kinds

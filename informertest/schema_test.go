@@ -74,6 +74,18 @@ func TestOpenAPI_HasTheSchemasOfGoTypes(t *testing.T) {
 	})
 }
 
+func TestOpenAPI_HasReviews(t *testing.T) {
+	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, _ *informertest.Collection[*corev1.Pod]) {
+		informertest.RegisterReviews(server)
+		for _, c := range []struct{ path, kind string }{
+			{"apis/authentication.k8s.io/v1", "io.k8s.api.authentication.v1.TokenReview"},
+			{"apis/authorization.k8s.io/v1", "io.k8s.api.authorization.v1.LocalSubjectAccessReview"},
+		} {
+			at(t, openAPI(t, server, c.path), "components", "schemas", c.kind, "properties", "spec")
+		}
+	})
+}
+
 func TestOpenAPI_HasTheSchemaOfAResource(t *testing.T) {
 	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, _ *informertest.Collection[*corev1.Pod]) {
 		informertest.Register[*appsv1.Deployment](server, informertest.Resource{
