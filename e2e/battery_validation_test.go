@@ -116,6 +116,21 @@ update the type: {"metadata":{"name":"u"},"type":"example.com/t","stringData":{"
 update to be immutable: {"metadata":{"name":"u"},"immutable":true,"stringData":{"k":"v"}}
 update an immutable one: {"metadata":{"name":"u"},"immutable":true,"stringData":{"k":"w"}}
 
+/apis/autoscaling/v2 horizontalpodautoscalers
+no target: {"metadata":{"name":"a"},"spec":{"maxReplicas":3}}
+a target without a group: {"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}
+a target of the core group: {"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"v1","kind":"Pod","name":"d"}}}
+a ReplicationController: {"metadata":{"name":"c"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"d"}}}
+a bad group: {"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"a/b/c","kind":"Deployment","name":"d"}}}
+a bad target: {"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"a/b","name":"%"}}}
+no maximum: {"metadata":{"name":"a"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}
+a negative maximum: {"metadata":{"name":"a"},"spec":{"maxReplicas":-1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}
+a minimum above the maximum: {"metadata":{"name":"a"},"spec":{"minReplicas":3,"maxReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}
+a negative minimum: {"metadata":{"name":"a"},"spec":{"minReplicas":-1,"maxReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}
+valid: {"metadata":{"name":"u"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}
+update the maximum: {"metadata":{"name":"u"},"spec":{"maxReplicas":4,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}
+update without the group: {"metadata":{"name":"u"},"spec":{"maxReplicas":4,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}
+
 /apis/batch/v1 jobs
 always restarted: {"metadata":{"name":"a"},"spec":{"template":{"spec":{"restartPolicy":"Always","containers":[{"name":"c","image":"i"}]}}}}
 no restartPolicy: {"metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}

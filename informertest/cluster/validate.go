@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -110,6 +111,8 @@ func validateContent(obj, old metav1.Object) field.ErrorList {
 			errs = append(errs, field.Required(spec.Child("schedule"), ""))
 		}
 		return errs
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		return validateAutoscaler(obj, old)
 	case *policyv1.PodDisruptionBudget:
 		if obj.Spec.MinAvailable != nil && obj.Spec.MaxUnavailable != nil {
 			return field.ErrorList{field.Invalid(spec, obj.Spec, "minAvailable and maxUnavailable cannot be both set")}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -194,5 +195,21 @@ func TestPodsKeepMostOfTheirSpec(t *testing.T) {
 		}), `Pod "a" is invalid: spec.containers: Forbidden: pod updates may not add or remove containers`)
 		wantError(t, "a later deadline", update(func(spec *corev1.PodSpec) { spec.ActiveDeadlineSeconds = new(int64(20)) }),
 			`Pod "a" is invalid: spec.activeDeadlineSeconds: Invalid value: 20: must be less than or equal to previous value`)
+	})
+}
+
+func TestAutoscalersHaveBoundsAndATarget(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		api := clients.AutoscalingV2().HorizontalPodAutoscalers("default")
+		obj := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		_, err := api.Create(t.Context(), obj, metav1.CreateOptions{})
+		wantError(t, "empty", err, "HorizontalPodAutoscaler.autoscaling \"a\" is invalid: [spec.maxReplicas: Required value: must be set and greater than 0, spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`, spec.scaleTargetRef.kind: Required value, spec.scaleTargetRef.name: Required value, spec.scaleTargetRef.apiVersion: Invalid value: \"\": apiVersion must specify API group]")
+		obj.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 2,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "ReplicationController", Name: "r"}}
+		_, err = api.Create(t.Context(), obj, metav1.CreateOptions{})
+		wantError(t, "a ReplicationController", err, "")
+		obj.Spec.ScaleTargetRef.Kind = "Deployment"
+		_, err = api.Update(t.Context(), obj, metav1.UpdateOptions{})
+		wantError(t, "a Deployment", err, `HorizontalPodAutoscaler.autoscaling "a" is invalid: spec.scaleTargetRef.apiVersion: Invalid value: "": apiVersion must specify API group`)
 	})
 }
