@@ -196,10 +196,9 @@ func (a *admission) meets(hook webhook, request *admissionv1.AdmissionRequest) (
 		return true, nil
 	}
 	evaluate := a.c.server.options.MatchConditions
-	if evaluate == nil {
-		evaluate = func([]registrationv1.MatchCondition, *admissionv1.AdmissionRequest) (bool, error) {
-			return false, errors.New("informertest.Options.MatchConditions is not set")
-		}
+	if evaluate == nil { // an error with any failurePolicy, so that a test does not go on without the webhook
+		return false, apierrors.NewInternalError(fmt.Errorf("webhook %q has matchConditions, and "+
+			"informertest.Options.MatchConditions is not set", hook.name))
 	}
 	matches, err := evaluate(hook.conditions, request)
 	switch {

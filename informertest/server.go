@@ -104,8 +104,8 @@ type Options struct {
 	// Controllers are the controllers of a cluster that the server has. The zero value has none, like envtest.
 	Controllers Controllers
 	// MatchConditions evaluates the matchConditions of admission webhooks for a request: whether all of them are true. It
-	// may be called concurrently. crds.NewMatchConditions in module informertest/crds makes one. Nil means that they have
-	// an error, so that the failurePolicy of the webhook decides.
+	// may be called concurrently. crds.NewMatchConditions in module informertest/crds makes one. Nil means that a write for
+	// which they would have to be evaluated fails, whatever the failurePolicy of the webhook is.
 	MatchConditions func(all []registrationv1.MatchCondition, request *admissionv1.AdmissionRequest) (bool, error)
 	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
 	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.

@@ -249,10 +249,10 @@ func TestWebhooks_Refuse(t *testing.T) {
 			`500 Internal error occurred: failed calling webhook "v.example.com": failed to call webhook: the clientConfig has no url…`},
 		{"conditions", allow, func(h *hooks, hook *registrationv1.ValidatingWebhook) {
 			hook.MatchConditions = []registrationv1.MatchCondition{{Name: "c", Expression: "true"}}
-		}, `403 pods "a" is forbidden: informertest.Options.MatchConditions is not set`},
+		}, `500 Internal error occurred: webhook "v.example.com" has matchConditions, and informertest.Options.MatchConditions is not set`},
 		{"conditions and ignored", nil, func(h *hooks, hook *registrationv1.ValidatingWebhook) {
 			hook.MatchConditions, hook.FailurePolicy = []registrationv1.MatchCondition{{Name: "c", Expression: "true"}}, &ignore
-		}, ""},
+		}, `500 Internal error occurred: webhook "v.example.com" has matchConditions, and informertest.Options.MatchConditions is not set`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHooks(t)

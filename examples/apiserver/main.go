@@ -70,6 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // nodes.
 func newCluster(options informertest.Options, nodes int, definitions string) (*informertest.Server, error) {
 	options.Controllers = informertest.Controllers{Namespaces: true, GarbageCollection: true, GracefulPods: true}
+	options.MatchConditions = crds.NewMatchConditions()
 	server := cluster.New(options)
 	crd := crds.Serve(server)
 	var err error
