@@ -181,6 +181,9 @@ func (k *talker) describe(obj map[string]any, show []string) string {
 	if obj["kind"] == "Status" && obj["status"] == metav1.StatusFailure {
 		return describeError(obj, slices.Contains(show, "errors"))
 	}
+	if details, ok := obj["details"].(map[string]any); ok { // of what was deleted
+		delete(details, "uid")
+	}
 	k.neutral(obj)
 	if len(show) == 0 || slices.Equal(show, []string{"errors"}) {
 		if len(show) > 0 {
@@ -228,9 +231,16 @@ func (k *talker) neutral(obj map[string]any) {
 	if object, ok := obj["object"].(map[string]any); ok { // of a row of a Table
 		k.neutral(object)
 	}
+	neutralResources(obj)
 	metadata, ok := obj["metadata"].(map[string]any)
 	if !ok {
 		return
+	}
+	if status, ok := obj["status"].(map[string]any); ok {
+		conditions, _ := status["conditions"].([]any)
+		for _, condition := range conditions {
+			delete(condition.(map[string]any), "lastTransitionTime")
+		}
 	}
 	same := false
 	if rv, ok := metadata["resourceVersion"].(string); ok && obj["items"] == nil && obj["rows"] == nil {
@@ -248,6 +258,22 @@ func (k *talker) neutral(obj map[string]any) {
 	for _, manager := range managers {
 		delete(manager.(map[string]any), "time")
 	}
+	slices.SortFunc(managers, func(a, b any) int { return bytes.Compare(encoded(a), encoded(b)) }) // they were sorted by time
+}
+
+// neutralResources sorts the resources in an APIResourceList and their verbs, and drops the hashes of their storage, which
+// informertest does not have.
+func neutralResources(list map[string]any) {
+	resources, _ := list["resources"].([]any)
+	byText := func(a, b any) int { return bytes.Compare(encoded(a), encoded(b)) }
+	for _, resource := range resources {
+		resource := resource.(map[string]any)
+		delete(resource, "storageVersionHash")
+		if verbs, ok := resource["verbs"].([]any); ok {
+			slices.SortFunc(verbs, byText)
+		}
+	}
+	slices.SortFunc(resources, byText)
 }
 
 func encoded(value any) []byte {
@@ -262,8 +288,14 @@ func encoded(value any) []byte {
 func newTalkers(t *testing.T, inProcess *informertest.Server) (ours, theirs *talker) {
 	t.Helper()
 	admin := authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}}
+	return newTalkersOf(t, inProcess.ConfigFor(admin))
+}
+
+// newTalkersOf is newTalkers for a server that runs already.
+func newTalkersOf(t *testing.T, config *rest.Config) (ours, theirs *talker) {
+	t.Helper()
 	namespace := "battery-" + rand.String(5)
-	ours, theirs = newTalker(t, inProcess.ConfigFor(admin), namespace), newTalker(t, server.Config(), namespace)
+	ours, theirs = newTalker(t, config, namespace), newTalker(t, server.Config(), namespace)
 	for _, k := range []*talker{ours, theirs} {
 		answer := k.say(scripted{method: "POST", path: "/api/v1/namespaces", as: "json", body: `{"metadata":{"name":"{namespace}"}}`})
 		if !strings.HasPrefix(answer, "201") {

@@ -413,6 +413,8 @@ func TestControllers_AreOffByDefault(t *testing.T) {
 		must(t, m.clients.CoreV1().Pods("nosuch").Delete(m.Context(), "p", metav1.DeleteOptions{}))
 		m.deleteConfigMap("a", metav1.DeletePropagationForeground)
 		must(t, m.clients.CoreV1().Namespaces().Delete(m.Context(), "ns", metav1.DeleteOptions{}))
+		m.wantConfigMaps("a(foregroundDeletion)", "child <a") // nobody removes the finalizer
+		m.deleteConfigMap("a", metav1.DeletePropagationBackground)
 		m.wantConfigMaps("child <a")
 		if m.namespaces.Len()+m.pods.Len() != 0 {
 			m.Error("a deletion was not at once")

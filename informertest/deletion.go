@@ -2,6 +2,7 @@ package informertest
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -127,15 +128,22 @@ var returned = []schema.GroupResource{
 }
 
 // orphaned are the resources whose dependents stay if the client does not say what happens to them.
-var orphaned = []schema.GroupVersionResource{
-	{Version: "v1", Resource: "replicationcontrollers"},
-	{Group: "batch", Version: "v1", Resource: "jobs"},
+var orphaned = []schema.GroupVersionResource{{Version: "v1", Resource: "replicationcontrollers"}, jobs}
+
+var jobs = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+
+// warnOrphaned warns a client that deletes Jobs, and does not say what happens to their pods.
+func (c *collection) warnOrphaned(w http.ResponseWriter, options metav1.DeleteOptions) {
+	if c.resource.GroupVersionResource == jobs && options.PropagationPolicy == nil && options.OrphanDependents == nil {
+		warn(w, "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "+
+			"or set propagationPolicy=Orphan to suppress this warning")
+	}
 }
 
 // setPropagation gives an object the finalizer that makes the garbage collector treat its dependents as a deletion asks,
-// and reports whether that changes anything.
+// and reports whether that changes anything. As in kube-apiserver, the finalizer stays if no garbage collector runs.
 func (c *collection) setPropagation(obj object, options metav1.DeleteOptions, opts writeOptions) bool {
-	if !c.server.options.Controllers.GarbageCollection || opts.whole {
+	if opts.whole {
 		return false
 	}
 	before := obj.GetFinalizers()

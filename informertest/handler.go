@@ -141,18 +141,22 @@ func (c *collection) serveDelete(w http.ResponseWriter, r *http.Request, req Req
 	if err != nil {
 		return err
 	}
+	c.warnOrphaned(w, options)
 	opts.dryRun = len(options.DryRun) > 0
 	obj, gone, err := c.delete(req.key(), options, opts)
 	if err != nil {
 		return err
 	}
 	if !gone || slices.Contains(returned, c.resource.GroupResource()) {
-		c.cache.WriteObject(w, r, http.StatusOK, obj)
+		code := http.StatusOK
+		if !gone && options.OrphanDependents != nil && !*options.OrphanDependents {
+			code = http.StatusAccepted
+		}
+		c.cache.WriteObject(w, r, code, obj)
 		return nil
 	}
-	watchcache.WriteStatus(w, r, metav1.Status{
+	watchcache.WriteStatus(w, r, metav1.Status{ // without a code, as in kube-apiserver
 		Status: metav1.StatusSuccess,
-		Code:   http.StatusOK,
 		Details: &metav1.StatusDetails{
 			Name:  obj.GetName(),
 			Group: c.resource.Group,
@@ -169,6 +173,7 @@ func (c *collection) serveDeleteCollection(w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return err
 	}
+	c.warnOrphaned(w, options)
 	opts.dryRun = len(options.DryRun) > 0
 	selected, err := c.cache.Selected(r, req.Namespace)
 	if err != nil {

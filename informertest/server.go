@@ -42,8 +42,8 @@
 //
 // The server has no defaulting or admission plugins, and validates only metadata. Versions of a resource are separate resources,
 // and custom resources have no schema; module informertest/crds serves CustomResourceDefinitions, which have both. There
-// are no controllers but those of [Controllers]: by default, owners and propagationPolicy have no effect, a pod disappears
-// at once, and a namespace need not exist.
+// are no controllers but those of [Controllers]: by default, owners have no effect, an object that is deleted with the
+// propagationPolicy Foreground or Orphan waits for its finalizer, a pod disappears at once, and a namespace need not exist.
 //
 // Other subresources, CBOR, compression and HTTP/2 are not served. Tables have the columns Name and Age, if
 // Resource.Table has no others.

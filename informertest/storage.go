@@ -238,7 +238,7 @@ func (c *collection) replace(old, obj object, opts writeOptions) (stored, remove
 	// and has no finalizers.
 	waited := !opts.whole || len(old.GetFinalizers()) > 0
 	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && waited && !c.keeps(obj) {
-		c.storeLocked(informer.Removed, obj, opts.dryRun)
+		c.storeLocked(informer.Removed, watchcache.ShallowCopy(obj), opts.dryRun) // the client gets the version before
 		return true, true
 	}
 	c.storeLocked(informer.Upserted, obj, opts.dryRun)

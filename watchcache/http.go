@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -356,7 +357,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	WriteStatus(w, r, statusOf(err))
 }
 
-// WriteStatus writes a status as the response to a request.
+// WriteStatus writes a status as the response to a request. If it has no code, that of the response is 200.
 func WriteStatus(w http.ResponseWriter, r *http.Request, status metav1.Status) {
 	f, _, err := negotiate(r, true, "")
 	if err != nil {
@@ -366,7 +367,7 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, status metav1.Status) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
 	w.Header().Set("Content-Type", f.contentType())
-	w.WriteHeader(int(status.Code))
+	w.WriteHeader(int(cmp.Or(status.Code, http.StatusOK)))
 	b := appendStatus(nil, status, f.protobuf())
 	if !f.protobuf() {
 		b = append(b, '\n')

@@ -60,7 +60,7 @@ func testWrites(t *testing.T, writes []written) {
 				t.Errorf("%s: wrong fields: %q, want %q: %.1000v", w.name, got, w.want, err)
 			}
 			if err == nil || before != "" {
-				if err := client.Delete().AbsPath(path, "o").Do(t.Context()).Error(); err != nil {
+				if err := client.Delete().AbsPath(path, "o").Param("propagationPolicy", "Background").Do(t.Context()).Error(); err != nil {
 					t.Errorf("%s: delete: %v", w.name, err)
 				}
 			}
