@@ -39,6 +39,27 @@ create, nested: POST /api/v1/namespaces/{namespace}/pods?fieldValidation=Strict
 create, nested warnings: POST /api/v1/namespaces/{namespace}/pods show=spec.nodeName
 {"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","imagee":"j"}],"nodename":"n"}}
 
+create, another kind: POST /api/v1/namespaces/{namespace}/configmaps show=errors
+{"apiVersion":"v1","kind":"Secret","metadata":{"name":"g"}}
+
+create, an unknown kind: POST /api/v1/namespaces/{namespace}/configmaps show=errors
+{"apiVersion":"v1","kind":"Nosuch","metadata":{"name":"g"}}
+
+create, another version: POST /apis/apps/v1/namespaces/{namespace}/deployments
+{"apiVersion":"apps/v1beta1","kind":"Deployment","metadata":{"name":"g"}}
+
+create, another group: POST /api/v1/namespaces/{namespace}/configmaps show=errors
+{"apiVersion":"apps/v1","metadata":{"name":"g"}}
+
+create, no version: POST /api/v1/namespaces/{namespace}/configmaps show=apiVersion,kind
+{"kind":"ConfigMap","metadata":{"name":"g"}}
+
+create, no kind: POST /api/v1/namespaces/{namespace}/configmaps show=apiVersion,kind
+{"apiVersion":"v1","metadata":{"name":"h"}}
+
+update, another kind: PUT /api/v1/namespaces/{namespace}/configmaps/g show=errors
+{"apiVersion":"v1","kind":"Secret","metadata":{"name":"g"}}
+
 create, not JSON: POST /api/v1/namespaces/{namespace}/configmaps
 {"metadata":
 

@@ -91,7 +91,7 @@ func (c *collection) joinLocked(other *Collection[*unstructured.Unstructured]) (
 			c.kin = other.core.kin
 		}
 		for obj := range other.core.cache.All() {
-			items = append(items, c.versioned(obj))
+			items = append(items, c.read(c.versioned(obj)))
 		}
 		if i := slices.IndexFunc(c.kin.members, c.isSame); i >= 0 {
 			c.kin.members[i].leaveLocked()
@@ -122,6 +122,14 @@ func (c *collection) versioned(obj object) object {
 	u = watchcache.ShallowCopy(u)
 	u.SetAPIVersion(c.resource.GroupVersion().String())
 	return u
+}
+
+// read returns an object of the version as clients read it after it has been stored.
+func (c *collection) read(obj object) object {
+	if c.resource.Hooks.Read == nil {
+		return obj
+	}
+	return c.resource.Hooks.Read(obj)
 }
 
 func fieldIndex(t reflect.Type, name string) int {

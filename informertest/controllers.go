@@ -22,9 +22,9 @@ type Controllers struct {
 	Namespaces bool
 	// GarbageCollection deletes objects whose owners are gone, by metadata.ownerReferences. A deletion by a client may ask
 	// for the propagation policies Background, Foreground and Orphan. References to kinds that are not registered keep an
-	// object. False means that owner references have no effect, and that an object stays if its deletion asks for Foreground
-	// or Orphan, until somebody removes the finalizer with which it waits for its garbage collector: as with a
-	// kube-apiserver alone. A Job or ReplicationController stays too unless its deletion asks for Background.
+	// object. False means that owner references have no effect. As with a kube-apiserver alone, an object whose deletion
+	// asks for Foreground or Orphan then stays until somebody removes the finalizer that it got. A Job or
+	// ReplicationController stays too, unless its deletion asks for Background.
 	GarbageCollection bool
 	// GracefulPods gives pods on a node time to stop: deleting one marks it, with its grace period of 30 seconds, or what
 	// the pod or the client says. It goes when somebody deletes it with a grace period of 0, as its kubelet does. False

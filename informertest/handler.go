@@ -33,14 +33,17 @@ const maxBody = 3 << 20
 func (c *collection) serve(w http.ResponseWriter, r *http.Request, req Request) {
 	across := !c.resource.ClusterScoped && req.Namespace == "" // all namespaces support only list and watch
 	sub, hasSub := c.resource.subresource(req.Subresource)
-	known := !(across && req.Name != "") && (req.Subresource == "" || hasSub || req.Subresource == "status" &&
-		c.resource.StatusSubresource)
-	if !known || c.resource.ClusterScoped && req.Namespace != "" {
+	known := req.Subresource == "" || hasSub || req.Subresource == "status" && c.resource.StatusSubresource
+	if across && req.Name != "" || c.resource.ClusterScoped && req.Namespace != "" || !known && !c.custom {
 		http.NotFound(w, r)
 		return
 	}
 	if c.resource.Warning != "" {
 		warn(w, c.resource.Warning)
+	}
+	if !known { // only for a custom resource, kube-apiserver describes it
+		watchcache.WriteError(w, r, apierrors.NewNotFound(c.resource.GroupResource(), req.Name))
+		return
 	}
 	opts := writeOptions{status: req.Subresource == "status", subresource: req.Subresource, manager: managerOf(r, req)}
 	if err := c.answer(w, r, req, opts, sub); err != nil {
@@ -236,11 +239,8 @@ func (c *collection) readObject(w http.ResponseWriter, r *http.Request, req Requ
 	if err := req.report(w, dropped, c.unhandled); err != nil {
 		return nil, err
 	}
-	if typed, ok := obj.(runtime.Object); ok {
-		want := c.resource.GroupVersion().WithKind(c.resource.Kind)
-		if got := typed.GetObjectKind().GroupVersionKind(); !got.Empty() && got != want {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got, want))
-		}
+	if err := c.checkKind(obj, body); err != nil {
+		return nil, err
 	}
 	if obj.GetNamespace() == "" {
 		obj.SetNamespace(req.Namespace)
@@ -249,6 +249,35 @@ func (c *collection) readObject(w http.ResponseWriter, r *http.Request, req Requ
 		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return obj, nil
+}
+
+// checkKind returns the error of a body with another kind or version. Only a custom resource has to name its kind.
+func (c *collection) checkKind(obj object, body []byte) error {
+	typed, ok := obj.(runtime.Object)
+	if !ok {
+		return nil
+	}
+	want := c.resource.GroupVersion().WithKind(c.resource.Kind)
+	got := typed.GetObjectKind().GroupVersionKind()
+	if c.dynamic && got.Kind == "" {
+		return c.mistaken(body, fmt.Errorf("Object 'Kind' is missing in '%s'", body))
+	}
+	got.Kind = cmp.Or(got.Kind, want.Kind)
+	if got.GroupVersion().Empty() && !c.dynamic {
+		got.Group, got.Version = want.Group, want.Version
+	}
+	switch {
+	case got.GroupVersion() != want.GroupVersion():
+		return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API "+
+			"version (%s)", got.GroupVersion(), want.GroupVersion()))
+	case got.Kind != want.Kind && c.dynamic:
+		return apierrors.NewInvalid(got.GroupKind(), obj.GetName(), field.ErrorList{
+			field.Invalid(field.NewPath("kind"), got.Kind, "must be "+want.Kind)})
+	case got.Kind != want.Kind:
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: they are different kinds",
+			got.Kind, got.Version, want.Kind))
+	}
+	return nil
 }
 
 // readBody returns the body of a request and its media type, by default application/json.
@@ -304,12 +333,17 @@ func (c *collection) unrecognized(body []byte, mediaType string, err error) erro
 	case mediaType != runtime.ContentTypeJSON || json.Unmarshal(body, new(metav1.TypeMeta)) == nil:
 		return c.unhandled(err)
 	}
+	return c.mistaken(body, fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
+}
+
+// mistaken returns kube-apiserver's error for a body that is no object.
+func (c *collection) mistaken(body []byte, err error) error {
 	text := cmp.Or(string(body), "<empty>")
 	if len(body) > bodySummary {
 		text = string(body[:bodySummary]) + " ..."
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): couldn't get "+
-		"version/kind; json parse error: %v (%s)", c.resource.Kind, err, text))
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
+		c.resource.Kind, err, text))
 }
 
 // bodySummary is how much of a body is in the error that says that it is unreadable, as in kube-apiserver.

@@ -71,6 +71,9 @@ type Hooks struct {
 	// old is nil for a new object. The subresource is empty, "status", or another that is written like the object
 	// itself, such as "ephemeralcontainers". It must not write to the objects, nor call the server.
 	Validate func(obj, old metav1.Object, subresource string) field.ErrorList
+	// Read returns an object as clients read it after it has been stored, perhaps in another version of the kind, or by an
+	// earlier schema. It must not write to obj, nor call the server. Nil means that objects are read as they were written.
+	Read func(obj metav1.Object) metav1.Object
 	// Delete prepares the deletion of an object, such as by a finalizer, which defers it. It must not call the server.
 	Delete func(obj metav1.Object)
 	// Changed is called after a write to the object with that key, before the client gets the response.

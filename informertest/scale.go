@@ -225,7 +225,8 @@ func (c *collection) scaled(old object, req Request, next nextScale) (object, er
 	if err := c.named(scale, req); err != nil {
 		return nil, err
 	}
-	if n := scale.Spec.Replicas; n < 0 {
+	// the schema of a custom resource says what is wrong with the object
+	if n := scale.Spec.Replicas; n < 0 && !(c.custom && c.resource.Hooks.Validate != nil) {
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), req.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")})
 	}

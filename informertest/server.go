@@ -43,7 +43,8 @@
 // The server has no defaulting or admission plugins, and validates only metadata. Versions of a resource are separate resources,
 // and custom resources have no schema; module informertest/crds serves CustomResourceDefinitions, which have both. There
 // are no controllers but those of [Controllers]: by default, owners have no effect, an object that is deleted with the
-// propagationPolicy Foreground or Orphan waits for its finalizer, a pod disappears at once, and a namespace need not exist.
+// propagationPolicy Foreground or Orphan keeps its finalizer, a pod disappears at once, and a namespace need not
+// exist.
 //
 // Other subresources, CBOR, compression and HTTP/2 are not served. Tables have the columns Name and Age, if
 // Resource.Table has no others.
@@ -104,8 +105,8 @@ type Options struct {
 	// Controllers are the controllers of a cluster that the server has. The zero value has none, like envtest.
 	Controllers Controllers
 	// MatchConditions evaluates the matchConditions of admission webhooks for a request: whether all of them are true. It
-	// may be called concurrently. crds.NewMatchConditions in module informertest/crds makes one. Nil means that a write for
-	// which they would have to be evaluated fails, whatever the failurePolicy of the webhook is.
+	// may be called concurrently. crds.NewMatchConditions in module informertest/crds makes one. Nil means that a write
+	// for which they would have to be evaluated fails, whatever the failurePolicy of the webhook is.
 	MatchConditions func(all []registrationv1.MatchCondition, request *admissionv1.AdmissionRequest) (bool, error)
 	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
 	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.

@@ -91,6 +91,7 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 	if err := opts.admission.validate(write); err != nil {
 		return nil, err
 	}
+	obj = c.read(obj)
 	defer func() { c.changed(informer.KeyOf(obj), opts, false, err) }()
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -154,8 +155,9 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 	if obj, err = mutated(write, opts); err != nil {
 		return nil, err
 	}
-	if obj.GetResourceVersion() == "" && c.custom && !opts.whole {
-		return nil, c.invalid(key.Name, field.ErrorList{
+	if obj.GetResourceVersion() == "" && c.custom && !opts.whole && opts.subresource != "scale" {
+		resource := schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Resource} // not the kind, as in kube-apiserver
+		return nil, apierrors.NewInvalid(resource, key.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
 	}
 	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
@@ -209,7 +211,7 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 	if !opts.status && !opts.uncounted && c.counted() && !c.sameSpec(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
-	return obj, nil
+	return c.read(obj), nil
 }
 
 // unchanged reports whether obj, which is to replace old, differs at most in the times of its field managers.
@@ -267,7 +269,11 @@ func (c *collection) storeLocked(kind informer.DeltaType, obj object, dryRun boo
 	c.server.commitLocked(func(rv uint64) {
 		obj.SetResourceVersion(strconv.FormatUint(rv, 10))
 		for _, member := range c.kin.members {
-			member.put(informer.Delta[object]{Type: kind, Object: member.versioned(obj)}, rv)
+			converted := obj
+			if member != c {
+				converted = member.read(member.versioned(obj))
+			}
+			member.put(informer.Delta[object]{Type: kind, Object: converted}, rv)
 		}
 	})
 	if kind == informer.Removed {

@@ -13,7 +13,8 @@
 // # Supported
 //
 //   - All versions of a definition share their objects. The conversion strategy is None, even if the definition asks
-//     for a webhook.
+//     for a webhook. Objects have the fields and defaults of the storage version; another version shows and keeps only
+//     those that its schema has too.
 //   - Structural schemas prune, default and validate objects, with x-kubernetes-validations (CEL), embedded resources,
 //     list types and ratcheting, by the packages of k8s.io/apiextensions-apiserver. They also validate definitions.
 //   - Scope, names and their conflicts, categories, the subresources status and scale, selectableFields, printer columns,
@@ -242,13 +243,14 @@ func validate(crd, old *apiextensionsv1.CustomResourceDefinition, subresource st
 // storedVersions returns the versions in which objects may be stored: those so far, and the one for storage.
 func storedVersions(crd *apiextensionsv1.CustomResourceDefinition) []string {
 	versions := slices.Clone(crd.Status.StoredVersions)
-	for _, v := range crd.Spec.Versions {
-		if v.Storage && !slices.Contains(versions, v.Name) {
-			versions = append(versions, v.Name)
-		}
+	i := slices.IndexFunc(crd.Spec.Versions, isStored) // there is one if the definition is valid
+	if i >= 0 && !slices.Contains(versions, crd.Spec.Versions[i].Name) {
+		versions = append(versions, crd.Spec.Versions[i].Name)
 	}
 	return versions
 }
+
+func isStored(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage }
 
 // internal returns a definition in the version that the validation takes.
 func internal(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {

@@ -337,13 +337,15 @@ func TestVersionsHaveTheSameObjects(t *testing.T) {
 		if obj.GetAPIVersion() != "example.com/v1alpha1" || obj.GetResourceVersion() != created.GetResourceVersion() {
 			t.Errorf("got %s at %s, want that of %s", obj.GetAPIVersion(), obj.GetResourceVersion(), created.GetResourceVersion())
 		}
-		obj.Object["extra"] = "kept" // the schema of this version allows it
-		_, err = w.in(alphaWidgets).Update(t.Context(), obj, metav1.UpdateOptions{})
+		obj.SetLabels(map[string]string{"l": "m"})
+		obj.Object["extra"] = "dropped" // the schema of this version allows it, but not the one in which objects are stored
+		updated, err := w.in(alphaWidgets).Update(t.Context(), obj, metav1.UpdateOptions{})
 		w.must(err)
 		got, err := w.in(widgets).Get(t.Context(), "a", metav1.GetOptions{})
 		w.must(err)
-		if got.GetAPIVersion() != "example.com/v1" || got.Object["extra"] != "kept" {
-			t.Errorf("got %v", got.Object)
+		if got.GetAPIVersion() != "example.com/v1" || got.GetLabels()["l"] != "m" || got.Object["extra"] != nil ||
+			updated.Object["extra"] != nil {
+			t.Errorf("got %v, and %v from the update", got.Object, updated.Object)
 		}
 		w.must(w.in(alphaWidgets).Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		if _, err := w.in(widgets).Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -84,6 +84,29 @@ func openAPISchema(version apiextensionsv1.CustomResourceDefinitionVersion) any 
 // complete prunes an object that a client has sent and fills in defaults. It returns the paths of the pruned fields.
 func (s *schema) complete(obj metav1.Object) (dropped []string, err error) {
 	content := obj.(*unstructured.Unstructured).Object
+	if dropped, err = s.prune(content); err == nil {
+		defaulting.Default(content, s.structural)
+	}
+	return dropped, err
+}
+
+// read returns an object of this version as clients read it after it has been stored in a version with the schema
+// storage. As in kube-apiserver, only the defaults of that one are filled in.
+func (s *schema) read(obj metav1.Object, storage *schema) metav1.Object {
+	u := obj.(*unstructured.Unstructured).DeepCopy()
+	if _, err := storage.complete(u); err != nil {
+		return obj // only a Collection may have stored it
+	}
+	if s != storage {
+		if _, err := s.prune(u.Object); err != nil {
+			return obj
+		}
+	}
+	return u
+}
+
+// prune drops the fields of an object that the schema does not have, and returns their paths.
+func (s *schema) prune(content map[string]any) (dropped []string, err error) {
 	apiVersion, kind := content["apiVersion"], content["kind"]
 	meta, found, dropped, err := objectmeta.GetObjectMetaWithOptions(content,
 		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
@@ -110,7 +133,6 @@ func (s *schema) complete(obj metav1.Object) (dropped []string, err error) {
 			return nil, err
 		}
 	}
-	defaulting.Default(content, s.structural)
 	return dropped, nil
 }
 

@@ -156,15 +156,15 @@ func (d *Definitions) serveLocked(crd *apiextensionsv1.CustomResourceDefinition)
 // resources returns the resources to register for the served versions of a definition.
 func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (all []informertest.Resource, err error) {
 	names := crd.Status.AcceptedNames
-	for _, v := range crd.Spec.Versions {
+	schemas, storage, err := schemasOf(crd)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range crd.Spec.Versions {
 		if !v.Served {
 			continue
 		}
-		gv := runtimeschema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}
-		schema, err := newSchema(v, crd.Spec.Scope == apiextensionsv1.ClusterScoped)
-		if err != nil {
-			return nil, fmt.Errorf("the schema of version %s: %w", v.Name, err)
-		}
+		gv, schema := runtimeschema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}, schemas[i]
 		converter, err := schema.converter(gv.WithKind(names.Kind))
 		if err != nil {
 			return nil, fmt.Errorf("the schema of version %s, for server-side apply: %w", v.Name, err)
@@ -190,6 +190,7 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 				Decode:   schema.complete,
 				Create:   func(obj metav1.Object) error { return d.open(crd.Name, obj, gv.WithResource(names.Plural)) },
 				Validate: schema.validate,
+				Read:     func(obj metav1.Object) metav1.Object { return schema.read(obj, storage) },
 				Removed:  func(informer.Key) { d.objectRemoved(crd.Name) },
 			},
 		}
@@ -208,6 +209,20 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 		all = append(all, resource)
 	}
 	return all, nil
+}
+
+// schemasOf returns the schemas of the versions of a definition, and that of the version in which objects are stored.
+func schemasOf(crd *apiextensionsv1.CustomResourceDefinition) (all []*schema, storage *schema, err error) {
+	for _, v := range crd.Spec.Versions {
+		s, err := newSchema(v, crd.Spec.Scope == apiextensionsv1.ClusterScoped)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the schema of version %s: %w", v.Name, err)
+		}
+		if all = append(all, s); v.Storage {
+			storage = s
+		}
+	}
+	return all, storage, nil
 }
 
 // open returns an error if an object cannot be created because its definition is being deleted.
