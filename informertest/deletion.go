@@ -134,10 +134,16 @@ var jobs = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: 
 
 // warnOrphaned warns a client that deletes Jobs, and does not say what happens to their pods.
 func (c *collection) warnOrphaned(w http.ResponseWriter, options metav1.DeleteOptions) {
-	if c.resource.GroupVersionResource == jobs && options.PropagationPolicy == nil && options.OrphanDependents == nil {
+	if c.resource.GroupVersionResource == jobs && options.PropagationPolicy == nil && orphans(options) == nil {
 		warn(w, "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "+
 			"or set propagationPolicy=Orphan to suppress this warning")
 	}
+}
+
+// orphans returns whether dependents stay, in the form that old clients send. Nil means that the client does not say.
+func orphans(options metav1.DeleteOptions) *bool {
+	//lint:ignore SA1019 the server has to read it
+	return options.OrphanDependents
 }
 
 // setPropagation gives an object the finalizer that makes the garbage collector treat its dependents as a deletion asks,
@@ -148,12 +154,10 @@ func (c *collection) setPropagation(obj object, options metav1.DeleteOptions, op
 	}
 	before := obj.GetFinalizers()
 	var policy metav1.DeletionPropagation
-	switch {
-	//lint:ignore SA1019 old clients send it
-	case options.OrphanDependents != nil && *options.OrphanDependents:
+	switch orphan := orphans(options); {
+	case orphan != nil && *orphan:
 		policy = metav1.DeletePropagationOrphan
-	//lint:ignore SA1019 old clients send it
-	case options.OrphanDependents != nil:
+	case orphan != nil:
 		policy = metav1.DeletePropagationBackground
 	case options.PropagationPolicy != nil:
 		policy = *options.PropagationPolicy

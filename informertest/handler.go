@@ -152,7 +152,7 @@ func (c *collection) serveDelete(w http.ResponseWriter, r *http.Request, req Req
 	}
 	if !gone || slices.Contains(returned, c.resource.GroupResource()) {
 		code := http.StatusOK
-		if !gone && options.OrphanDependents != nil && !*options.OrphanDependents {
+		if orphan := orphans(options); !gone && orphan != nil && !*orphan {
 			code = http.StatusAccepted
 		}
 		c.cache.WriteObject(w, r, code, obj)
@@ -260,6 +260,7 @@ func (c *collection) checkKind(obj object, body []byte) error {
 	want := c.resource.GroupVersion().WithKind(c.resource.Kind)
 	got := typed.GetObjectKind().GroupVersionKind()
 	if c.dynamic && got.Kind == "" {
+		//lint:ignore ST1005 kube-apiserver begins it with a capital letter
 		return c.mistaken(body, fmt.Errorf("Object 'Kind' is missing in '%s'", body))
 	}
 	got.Kind = cmp.Or(got.Kind, want.Kind)
