@@ -21,7 +21,8 @@ func (s *Server) openAPIIndex() any {
 // openAPIDocument returns the document of a group version by its path, such as "apis/apps/v1", or nil.
 func (s *Server) openAPIDocument(path string) (any, error) {
 	paths, all := map[string]any{}, schemas{}
-	for _, c := range s.served(path) {
+	collections, reviews := s.served(path)
+	for _, c := range collections {
 		r := c.resource
 		kind := map[string]any{"group": r.Group, "version": r.Version, "kind": r.Kind}
 		collection := r.collectionPath()
@@ -34,7 +35,7 @@ func (s *Server) openAPIDocument(path string) (any, error) {
 			return nil, err
 		}
 	}
-	for _, review := range s.servedReviews(path) {
+	for _, review := range reviews {
 		r := review.resource
 		kind := map[string]any{"group": r.Group, "version": r.Version, "kind": r.Kind}
 		paths[r.collectionPath()] = map[string]any{"post": operation("post", kind)}
@@ -61,28 +62,22 @@ func operation(action string, kind map[string]any) map[string]any {
 	}
 }
 
-// served returns the collections of a group version by its path.
-func (s *Server) served(path string) (all []*collection) {
+// served returns the collections and the reviews of a group version by its path.
+func (s *Server) served(path string) (collections []*collection, reviews []review) {
+	here := func(r Resource) bool { return strings.Trim(r.root(), "/") == path }
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.collections {
-		if strings.Trim(c.resource.root(), "/") == path {
-			all = append(all, c)
+		if here(c.resource) {
+			collections = append(collections, c)
 		}
 	}
-	return all
-}
-
-// servedReviews returns the reviews of a group version by its path.
-func (s *Server) servedReviews(path string) (all []review) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, review := range s.reviews {
-		if strings.Trim(review.resource.root(), "/") == path {
-			all = append(all, review)
+		if here(review.resource) {
+			reviews = append(reviews, review)
 		}
 	}
-	return all
+	return collections, reviews
 }
 
 // collectionPath returns the path of the objects of the resource, in one namespace if they have any.

@@ -297,30 +297,31 @@ func TestFieldValidation(t *testing.T) {
 			{"Strict", `400 []`},
 		} {
 			path := "/apis/example.com/v1/namespaces/default/widgets?fieldValidation=" + c.directive
-			response := w.send(http.MethodPost, path, body("w"+strings.ToLower(c.directive)))
+			response, _ := w.send(http.MethodPost, path, body("w"+strings.ToLower(c.directive)))
 			if got := fmt.Sprint(response.StatusCode, " ", response.Header.Values("Warning")); got != c.want {
 				t.Errorf("%q: got %s, want %s", c.directive, got, c.want)
 			}
 		}
-		response := w.send(http.MethodGet, "/apis/example.com/v1alpha1/namespaces/default/widgets", "")
+		response, _ := w.send(http.MethodGet, "/apis/example.com/v1alpha1/namespaces/default/widgets", "")
 		equal(t, "warnings", response.Header.Values("Warning"),
 			`299 - "example.com/v1alpha1 Widget is deprecated; use example.com/v1 Widget"`)
 	})
 }
 
-// send sends a request and reads the response.
-func (w *world) send(method, path, body string) *http.Response {
+// send sends a request, and returns the response and its body.
+func (w *world) send(method, path, body string) (response *http.Response, answer string) {
 	w.t.Helper()
 	client, err := rest.HTTPClientFor(w.server.Config())
 	w.must(err)
 	request, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
 	w.must(err)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
+	response, err = client.Do(request)
 	w.must(err)
-	io.Copy(io.Discard, response.Body)
-	response.Body.Close()
-	return response
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	w.must(err)
+	return response, string(content)
 }
 
 func TestVersionsHaveTheSameObjects(t *testing.T) {

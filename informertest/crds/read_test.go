@@ -1,7 +1,6 @@
 package crds_test
 
 import (
-	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 )
 
 var newerWidgets = schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
@@ -32,7 +30,7 @@ func text(value string) apiextensionsv1.JSONSchemaProps {
 	return apiextensionsv1.JSONSchemaProps{Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"` + value + `"`)}}
 }
 
-// wantSpec checks the spec of an object as it is read in a version.
+// wantSpec checks that the spec of obj has exactly these fields.
 func (w *world) wantSpec(what string, obj *unstructured.Unstructured, err error, want map[string]any) {
 	w.t.Helper()
 	w.must(err)
@@ -83,9 +81,9 @@ func TestACreationNamesItsKind(t *testing.T) {
 				"(example.com/v2) does not match the expected API version (example.com/v1)"},
 			{`{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"a"}}`, http.StatusUnprocessableEntity, "must be Widget"},
 		} {
-			if code, body := w.exchange(http.MethodPost, "/apis/example.com/v1/namespaces/default/widgets", c.body); code != c.code ||
+			if response, body := w.send(http.MethodPost, "/apis/example.com/v1/namespaces/default/widgets", c.body); response.StatusCode != c.code ||
 				!strings.Contains(body, c.want) {
-				t.Errorf("%s: got %d %s, want %d %s", c.body, code, body, c.code, c.want)
+				t.Errorf("%s: got %d %s, want %d %s", c.body, response.StatusCode, body, c.code, c.want)
 			}
 		}
 	})
@@ -104,10 +102,10 @@ func TestScaleOfAVersion(t *testing.T) {
 			{"v1", "-1", http.StatusUnprocessableEntity, `"kind":"Widget"`},
 			{"v1alpha1", "2", http.StatusNotFound, `"reason":"NotFound"`},
 		} {
-			code, body := w.exchange(http.MethodPut, "/apis/example.com/"+c.version+"/namespaces/default/widgets/a/scale",
+			response, body := w.send(http.MethodPut, "/apis/example.com/"+c.version+"/namespaces/default/widgets/a/scale",
 				`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a","namespace":"default"},"spec":{"replicas":`+c.replicas+`}}`)
-			if code != c.code || !strings.Contains(body, c.want) {
-				t.Errorf("%s: got %d %s, want %d %s", c.version, code, body, c.code, c.want)
+			if response.StatusCode != c.code || !strings.Contains(body, c.want) {
+				t.Errorf("%s: got %d %s, want %d %s", c.version, response.StatusCode, body, c.code, c.want)
 			}
 		}
 		obj, err := w.in(widgets).Get(t.Context(), "a", metav1.GetOptions{})
@@ -118,20 +116,4 @@ func TestScaleOfAVersion(t *testing.T) {
 			t.Errorf("an update without a version: %v", err)
 		}
 	})
-}
-
-// exchange sends a request, and returns the code and the body of the response.
-func (w *world) exchange(method, path, body string) (code int, answer string) {
-	w.t.Helper()
-	client, err := rest.HTTPClientFor(w.server.Config())
-	w.must(err)
-	request, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
-	w.must(err)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	w.must(err)
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	w.must(err)
-	return response.StatusCode, string(content)
 }

@@ -51,8 +51,8 @@ func BenchmarkHeap(b *testing.B) {
 	})
 }
 
-// BenchmarkSelectionsHeap measures the live memory of an informer with several selections, each of which has all pods. The
-// objects are held once.
+// BenchmarkSelectionsHeap measures the live memory of an informer with several selections. Each selection has all pods, and
+// the informer holds each pod once.
 func BenchmarkSelectionsHeap(b *testing.B) {
 	server := canned.ListOf(b, decode.MediaProtobuf, fleet.New(fleet.Config{Pods: heapPods}).All())
 	for _, n := range []int{0, 2, 10} {
