@@ -151,7 +151,7 @@ func (f *follower[T]) unsynced(cause error) error {
 	errs := []error{cause}
 	for _, m := range f.feeder.mirrors() {
 		for _, r := range m.reflectors {
-			namespace, s, text := r.loop.Decoder.Namespace, r.loop.Status(), ""
+			namespace, text := r.loop.Decoder.Namespace, ""
 			if m.sharding.Began(namespace) {
 				continue
 			}
@@ -160,6 +160,7 @@ func (f *follower[T]) unsynced(cause error) error {
 			} else if namespace != "" {
 				text = "namespace " + namespace + ": "
 			}
+			s := r.loop.Status()
 			if why = append(why, text+s.Text()); s.LastError != nil {
 				errs = append(errs, s.LastError)
 			}

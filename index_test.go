@@ -215,7 +215,7 @@ func TestKeyFunctionThatEndsItsGoroutineEndsTheInformer(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := inf.Store().Snapshot()
-		f.put(upsert(3, "d"), upsert(4, "bad"), upsert(5, "e"))
+		f.put(upsert(3, "d"), upsert(4, "bad"))
 		if err := <-ended; !errors.Is(err, run.ErrGoroutineEnded) {
 			t.Errorf("Run: %v", err)
 		}

@@ -40,10 +40,11 @@ type Versioned interface {
 }
 
 // WaitForObject waits until the store has obj, which a write returned, or a newer version, or until the store knows
-// that obj no longer exists. A later read sees the write. WaitForObject returns nil at once for an object that the
-// informer does not follow: one of another namespace, or one that does not match the label selector or a field selector
-// on metadata.name or metadata.namespace. It returns an error if ctx ends or the informer stops first, and a
-// [*DecodeError] if the store cannot have the version because it could not be decoded.
+// that obj no longer exists. If the write removed the last finalizer of an object to be deleted, it waits for the
+// deletion. A later read sees the write. WaitForObject returns nil at once for an object that the informer does not
+// follow: one of another namespace, or one that does not match the label selector or a field selector on metadata.name
+// or metadata.namespace. It returns an error if ctx ends or the informer stops first, and a [*DecodeError] if the store
+// cannot have the version because it could not be decoded.
 func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	rv := obj.GetResourceVersion()
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
@@ -52,15 +53,16 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	if i.invalid == nil && !i.engine.latest().follows(obj) {
 		return nil
 	}
-	key := Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	want := arrival.Want{Key: Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}, Version: rv}
+	want.UID, want.Gone = written.Removed(i.resource.GroupResource(), obj)
 	var undecodable error
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		if have, ok := s.Get(key); ok && sources.Reached(have.GetResourceVersion(), rv) {
-			undecodable = nil
-			return true
+		state := arrivals[T]{s}
+		undecodable = nil
+		if _, have := state.Object(want.Key); !sources.Reached(have, rv) {
+			undecodable = s.Undecodable(want.Key)
 		}
-		undecodable = s.Undecodable(key)
-		return sources.Reached(s.sources.Version(key.Namespace), rv)
+		return want.In(state)
 	})
 	return cmp.Or(err, undecodable)
 }
@@ -81,24 +83,20 @@ func (i *Informer[T]) await(w written.Write) work.Await {
 	if _, err := resourceversion.CompareResourceVersion(w.Version, w.Version); err != nil {
 		want.Version = "" // versions of this server have no order
 	}
-	store := i.store
-	snap := store.Snapshot()
-	of := w.Object
-	if w.Before != nil {
-		of = w.Before // has labels
-	}
+	snap := i.store.Snapshot()
+	of := cmp.Or(w.Before, w.Object) // Before has labels
 	follows := i.engine.latest().follows(of) && snap.inShard(of)
 	if want.Version == "" && !want.Gone || !follows && !snap.version.Has(key) {
 		return nil
 	}
 	want.Leaves = !follows
-	state := func() arrival.State { return arrivals[T]{store.Snapshot()} }
+	state := func() arrival.State { return arrivals[T]{i.store.Snapshot()} }
 	return func(called func()) func() {
-		wait := store.board.Add(want, state, called)
+		wait := i.store.board.Add(want, state, called)
 		if wait == nil {
 			return nil
 		}
-		return func() { store.board.Cancel(wait) }
+		return func() { i.store.board.Cancel(wait) }
 	}
 }
 

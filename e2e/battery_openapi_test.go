@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/typedinformer/informer/informertest"
 	inprocess "github.com/typedinformer/informer/informertest/cluster"
@@ -71,31 +74,27 @@ func (d document) kinds(groupVersion string) map[string]string {
 	return all
 }
 
-// document returns the document at a path below /openapi/v3.
-func (k *talker) document(path string) (d document, err error) {
+// document decodes the document at a path below /openapi/v3 into d.
+func (k *talker) document(path string, d any) error {
 	response, err := k.client.Get(k.config.Host + "/openapi/v3" + path)
 	if err != nil {
-		return d, err
+		return err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return d, err
+		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return d, fmt.Errorf("%s: %s", path, response.Status)
+		return fmt.Errorf("%s: %s", path, response.Status)
 	}
-	return d, json.Unmarshal(body, &d)
+	return json.Unmarshal(body, d)
 }
 
 // documents returns the documents at a path from both sides.
 func documents(t *testing.T, ours, theirs *talker, path string) (got, want document) {
 	t.Helper()
-	got, err := ours.document(path)
-	if err == nil {
-		want, err = theirs.document(path)
-	}
-	if err != nil {
+	if err := errors.Join(ours.document(path, &got), theirs.document(path, &want)); err != nil {
 		t.Fatal(err)
 	}
 	return got, want
@@ -177,7 +176,7 @@ func TestSameOpenAPIAsKubeAPIServer(t *testing.T) {
 	stable := regexp.MustCompile(`^apis?/(.*/)?v\d+$`)
 	index, want := documents(t, ours, theirs, "")
 	for path := range index.Paths {
-		if _, err := ours.document("/" + path); err != nil {
+		if err := ours.document("/"+path, &document{}); err != nil {
 			t.Errorf("a document that the index has: %v", err)
 		}
 	}
@@ -199,4 +198,72 @@ func TestSameOpenAPIAsKubeAPIServer(t *testing.T) {
 		got, want := documents(t, ours, theirs, "/"+path)
 		compareKinds(t, path, got, want, exceptions)
 	}
+}
+
+// gizmos is a definition with what a schema can have.
+const gizmos = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"gizmos.openapi.example.com"},"spec":{
+"group":"openapi.example.com","scope":"Namespaced","names":{"plural":"gizmos","kind":"Gizmo"},"versions":[
+{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","description":"A gizmo.","required":["spec"],"properties":{
+"spec":{"type":"object","description":"What is wanted.","required":["color"],"x-kubernetes-validations":[{"rule":"self.color != 'red'","message":"not red"}],"properties":{
+"color":{"type":"string","description":"The color.","enum":["red","green"],"default":"green"},"size":{"type":"integer","format":"int32","minimum":1,"maximum":10},
+"share":{"type":"number","multipleOf":0.5},"name":{"type":"string","pattern":"^[a-z]*$","maxLength":5},"until":{"type":"string","format":"date-time","nullable":true},
+"amount":{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},"labels":{"type":"object","additionalProperties":{"type":"string"}},
+"anything":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"object":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true},
+"set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},"atomic":{"type":"object","x-kubernetes-map-type":"atomic","properties":{"a":{"type":"boolean"}}},
+"parts":{"type":"array","maxItems":3,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],"items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"count":{"type":"integer","default":1}}}}}},
+"status":{"type":"object","properties":{"phase":{"type":"string"}}}}}}},
+{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
+
+// TestSameOpenAPIOfDefinitionsAsKubeAPIServer compares the OpenAPI v3 documents of custom resources: what kubectl explain needs,
+// and the whole schemas of the fields that a definition has.
+// Guarantees: W10
+func TestSameOpenAPIOfDefinitionsAsKubeAPIServer(t *testing.T) {
+	ours, theirs := newTalkersOf(t, startExample(t))
+	t.Cleanup(func() {
+		theirs.discard("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gizmos.openapi.example.com")
+	})
+	for _, k := range []*talker{ours, theirs} {
+		if answer := k.say(scripted{method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", as: "json",
+			body: gizmos}); !strings.HasPrefix(answer, "201") {
+			t.Fatal(answer)
+		}
+	}
+	for _, version := range []string{"v1", "v2"} {
+		path := "apis/openapi.example.com/" + version
+		for _, k := range []*talker{ours, theirs} { // kube-apiserver makes the document later
+			answer := k.say(scripted{method: "GET", path: "/openapi/v3/" + path, until: "Gizmo"})
+			if !strings.HasPrefix(answer, "200") {
+				t.Fatal(answer)
+			}
+		}
+		got, want := documents(t, ours, theirs, "/"+path)
+		compareKinds(t, path, got, want, nil)
+		a, b := ours.fieldsOf(t, path, "Gizmo"), theirs.fieldsOf(t, path, "Gizmo")
+		if diff := gocmp.Diff(b, a); diff != "" {
+			t.Errorf("%s: -kube-apiserver +informertest:\n%s", path, diff)
+		}
+	}
+}
+
+// fieldsOf returns the schema of a kind in a document, without the fields that all kinds have.
+func (k *talker) fieldsOf(t *testing.T, path, kind string) map[string]any {
+	t.Helper()
+	var d struct {
+		Components struct{ Schemas map[string]map[string]any }
+	}
+	if err := k.document("/"+path, &d); err != nil {
+		t.Fatal(err)
+	}
+	for name, schema := range d.Components.Schemas {
+		if strings.HasSuffix(name, "."+kind) {
+			if fields, ok := schema["properties"].(map[string]any); ok {
+				for _, field := range []string{"apiVersion", "kind", "metadata"} {
+					delete(fields, field)
+				}
+			}
+			return schema
+		}
+	}
+	t.Fatalf("%s: there is no schema of %s", path, kind)
+	return nil
 }

@@ -34,8 +34,8 @@ type Want struct {
 	Leaves bool
 }
 
-// in reports whether s has w.
-func (w Want) in(s State) bool {
+// In reports whether s has w.
+func (w Want) In(s State) bool {
 	reached := w.Version == "" || sources.Reached(s.Version(w.Key.Namespace), w.Version)
 	if reached && !w.Gone {
 		return true
@@ -75,7 +75,7 @@ func (b *Board) Add(want Want, state func() State, called func()) *Wait {
 	defer b.mu.Unlock()
 	b.waiting.Add(1) // before the look at the state
 	now := state()
-	if want.in(now) {
+	if want.In(now) {
 		b.waiting.Add(-1)
 		return nil
 	}
@@ -154,7 +154,7 @@ func (b *Board) take(s State, changed []types.NamespacedName) (ended []*Wait) {
 	defer b.mu.Unlock()
 	end := func(waits []*Wait) {
 		for _, w := range waits {
-			if w.want.in(s) && b.removeLocked(w) {
+			if w.want.In(s) && b.removeLocked(w) {
 				ended = append(ended, w)
 			}
 		}

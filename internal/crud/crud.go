@@ -179,7 +179,7 @@ func (c *Client) noteDeletion(ctx context.Context, key Key, format decode.Format
 	}
 	if obj, err := c.decoders.Decode(format, answer, decode.Origin{}); err == nil {
 		c.note(ctx, obj)
-		if o, ok := obj.(deletable); ok && o.GetDeletionTimestamp() == nil { // nothing delayed the deletion
+		if o, ok := obj.(written.Deletable); ok && o.GetDeletionTimestamp() == nil { // nothing delayed the deletion
 			c.noteGone(ctx, o)
 		}
 	}
@@ -192,7 +192,7 @@ func (c *Client) note(ctx context.Context, obj any) {
 		return
 	}
 	written.Note(ctx, c.config.HTTP.Base.String(), c.config.Resource.GroupResource(), o)
-	if o, ok := obj.(deletable); ok && c.deleted(o) {
+	if _, removed := written.Removed(c.config.Resource.GroupResource(), o); removed {
 		c.noteGone(ctx, o)
 	}
 }
@@ -201,27 +201,6 @@ func (c *Client) note(ctx context.Context, obj any) {
 func (c *Client) noteGone(ctx context.Context, o written.Object) {
 	gone := written.Gone{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 	written.Note(ctx, c.config.HTTP.Base.String(), c.config.Resource.GroupResource(), gone)
-}
-
-// deletable is an object whose deletion can take time.
-type deletable interface {
-	written.Object
-	GetDeletionTimestamp() *metav1.Time
-	GetDeletionGracePeriodSeconds() *int64
-	GetFinalizers() []string
-}
-
-// namespaces are kept by spec.finalizers, too, until the server has deleted what is in them.
-var namespaces = schema.GroupResource{Resource: "namespaces"}
-
-// deleted reports whether the write that returned o removed the last finalizer of an object to be deleted.
-// kube-apiserver then deletes the object and returns it at the version before.
-func (c *Client) deleted(o deletable) bool {
-	if c.config.Resource.GroupResource() == namespaces || o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) > 0 {
-		return false
-	}
-	grace := o.GetDeletionGracePeriodSeconds()
-	return grace == nil || *grace == 0
 }
 
 // List calls yield with each object of a namespace, or of all namespaces if that is empty, as o selects them. In place

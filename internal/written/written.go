@@ -6,6 +6,7 @@ import (
 	"context"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -17,6 +18,30 @@ type Object interface {
 	GetName() string
 	GetUID() types.UID
 	GetResourceVersion() string
+}
+
+// Deletable is an object whose deletion can take time.
+type Deletable interface {
+	Object
+	GetDeletionTimestamp() *metav1.Time
+	GetDeletionGracePeriodSeconds() *int64
+	GetFinalizers() []string
+}
+
+// namespaces are kept by spec.finalizers, too, until the server has deleted what is in them.
+var namespaces = schema.GroupResource{Resource: "namespaces"}
+
+// Removed reports whether the write that returned obj removed the last finalizer of an object to be deleted, and
+// returns the UID of that object. kube-apiserver then deletes it and returns it at the version before.
+func Removed(resource schema.GroupResource, obj any) (uid types.UID, ok bool) {
+	o, ok := obj.(Deletable)
+	if !ok || resource == namespaces || o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) > 0 {
+		return "", false
+	}
+	if grace := o.GetDeletionGracePeriodSeconds(); grace != nil && *grace != 0 {
+		return "", false
+	}
+	return o.GetUID(), true
 }
 
 // Write is the latest write of an object.

@@ -1,0 +1,376 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/rollout"
+	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/transport"
+)
+
+// recorded is what goroutines have added.
+type recorded[E any] struct {
+	mu  sync.Mutex // protects the field below
+	all []E
+}
+
+func (r *recorded[E]) add(e E) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, e)
+}
+
+func (r *recorded[E]) get() []E {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all)
+}
+
+// server answers each request with the next of its answers, and records the requests. Without an answer left, it keeps
+// the request waiting.
+type server struct {
+	answers  []answer
+	requests recorded[string]
+}
+
+// answer is the body of a response, which stays open if it is a watch's, and its code, where zero means 200.
+type answer struct {
+	code int
+	body string
+	open bool
+}
+
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	q := r.URL.Query()
+	verb := "list"
+	if q.Has("watch") {
+		verb = "watch"
+	}
+	if q.Has("sendInitialEvents") {
+		verb = "stream"
+	}
+	s.requests.add(strings.TrimSpace(verb + " " + q.Get("resourceVersion")))
+	a := answer{open: true}
+	if len(s.answers) > 0 {
+		a, s.answers = s.answers[0], s.answers[1:]
+	}
+	if a.code == 0 {
+		a.code = http.StatusOK
+	}
+	body := io.Reader(strings.NewReader(a.body))
+	if a.open {
+		body = io.MultiReader(body, untilDone{r.Context()})
+	}
+	return &http.Response{StatusCode: a.code, Header: http.Header{"Content-Type": {decode.MediaJSON}},
+		Body: io.NopCloser(body), Request: r}, nil
+}
+
+// untilDone is a body that ends with its request.
+type untilDone struct{ ctx context.Context }
+
+func (u untilDone) Read([]byte) (int, error) {
+	<-u.ctx.Done()
+	return 0, u.ctx.Err()
+}
+
+func pod(version, name string) string {
+	const text = `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":%q,"resourceVersion":%q}}`
+	return fmt.Sprintf(text, name, name, version)
+}
+
+func podList(version string, pods ...string) answer {
+	const text = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`
+	return answer{body: fmt.Sprintf(text, version, strings.Join(pods, ","))}
+}
+
+func event(kind, object string) string {
+	return fmt.Sprintf(`{"type":%q,"object":%s}`, kind, object) + "\n"
+}
+
+func bookmark(version string, more string) string {
+	const text = `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q%s}}`
+	return event("BOOKMARK", fmt.Sprintf(text, version, more))
+}
+
+// watched is the answer to a watch that stays open.
+func watched(events ...string) answer { return answer{body: strings.Join(events, ""), open: true} }
+
+const expired = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`
+
+// records is a sink that records what it gets: deltas, and a point for each flush after one.
+type records struct {
+	lines recorded[string]
+	err   error // the outcome of each Put
+}
+
+func (r *records) Put(_ context.Context, d Delta[*corev1.Pod, all]) error {
+	var names []string
+	for _, p := range d.Items {
+		names = append(names, p.Name)
+	}
+	for _, u := range d.Undecoded {
+		names = append(names, u.Key.Name+"!")
+	}
+	name := d.Key.Name
+	if d.Object != nil {
+		name = d.Object.Name
+	}
+	line := map[DeltaType]string{Upserted: "+", Removed: "-", Replaced: "=", Bookmarked: "@"}[d.Type]
+	r.lines.add(line + d.Version + " " + name + strings.Join(names, ","))
+	return r.err
+}
+
+func (r *records) Flush() error {
+	if lines := r.lines.get(); len(lines) > 0 && lines[len(lines)-1] != "." {
+		r.lines.add(".")
+	}
+	return nil
+}
+
+func (r *records) Stale() int { return 0 }
+
+// all is a shard that has everything.
+type all struct{}
+
+func (all) String() string { return "" }
+
+// reading is a loop that runs in a bubble.
+type reading struct {
+	*testing.T
+	loop   *Loop[*corev1.Pod, all]
+	server *server
+	sink   records
+	failed recorded[error]
+	ends   error // the error of Run
+}
+
+// read runs f with a loop that reads answers, after nothing happens any more.
+func read(t *testing.T, configure func(*Config[*corev1.Pod, all]), f func(r *reading), answers ...answer) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reading{T: t, server: &server{answers: answers}, ends: context.Canceled}
+		client, err := transport.New(&rest.Config{Host: "http://test", Transport: r.server, QPS: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool, err := decode.NewPool(reflect.TypeFor[*corev1.Pod](), "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := corev1.SchemeGroupVersion.WithResource("pods")
+		source := fetch.NewSource(fetch.Config{Client: client, Path: "/api/v1/pods", Resource: pods.GroupResource(),
+			Check: pool.Check})
+		whole := func(v, has all) (rest all, lacks, usable bool) { return v, false, true }
+		config := Config[*corev1.Pod, all]{
+			Sink:    &r.sink,
+			Source:  source,
+			Absence: fetch.NewAbsence(source, pods, false),
+			Decoder: &intake.Decoder[*corev1.Pod]{Pool: pool, Packing: intake.Unpacked[*corev1.Pod]{Decoded: pool.Type()},
+				Report: func(intake.Key, error) {}, Calling: run.NewLimit(1)},
+			Shard:     rollout.NewAdoption(all{}, func(a, b all) bool { return a == b }, whole),
+			Asked:     func(all) intake.Asked { return intake.Asked{} },
+			PagedList: true,
+			OnFailure: func(err error) { r.failed.add(err) },
+			Log:       slog.New(slog.DiscardHandler),
+		}
+		if configure != nil {
+			configure(&config)
+		}
+		r.loop = New(config)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.loop.Run(ctx) }()
+		synctest.Wait()
+		f(r)
+		cancel()
+		if err := <-ended; err != r.ends {
+			t.Errorf("Run: %v, want %v", err, r.ends)
+		}
+		if s := r.loop.Status(); s.State != Idle || s.WatchOpen {
+			t.Errorf("after Run: %s, watch open %t", s.State, s.WatchOpen)
+		}
+	})
+}
+
+func (r *reading) want(requests, lines []string) {
+	r.Helper()
+	if got := r.server.requests.get(); !slices.Equal(got, requests) {
+		r.Errorf("requests %q, want %q", got, requests)
+	}
+	if got := r.sink.lines.get(); !slices.Equal(got, lines) {
+		r.Errorf("the sink got %q, want %q", got, lines)
+	}
+}
+
+// The sink gets the list, then each change. The watch begins at the version of the list.
+// Guarantees: R1, R3, R15
+func TestListThenWatch(t *testing.T) {
+	list := podList("7", pod("3", "a"), pod("5", "b"))
+	watch := watched(event("ADDED", pod("8", "c")), event("DELETED", pod("9", "a")), bookmark("10", ""))
+	for name, c := range map[string]struct {
+		answers  []answer
+		stream   bool
+		requests []string
+	}{
+		"paged": {[]answer{list, watch}, false, []string{"list 0", "watch 7"}},
+		"streaming": {[]answer{watched(event("ADDED", pod("3", "a")), event("ADDED", pod("5", "b")),
+			bookmark("7", `,"annotations":{"k8s.io/initial-events-end":"true"}`), watch.body)}, true, []string{"stream"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read(t, func(config *Config[*corev1.Pod, all]) { config.PagedList = !c.stream }, func(r *reading) {
+				r.want(c.requests, []string{"=7 a,b", ".", "+8 c", "-9 a", ".", "@10 ", "."})
+				s := r.loop.Status()
+				if s.State != Watching || s.ResourceVersion != "10" || !s.WatchOpen || s.Read != 2 || s.LastError != nil {
+					r.Errorf("status %+v", s)
+				}
+				if by := s.Requests.ListsBy; !maps.Equal(by, map[fetch.Reason]int{fetch.ReasonFirst: 1}) {
+					r.Errorf("lists %v", by)
+				}
+			}, c.answers...)
+		})
+	}
+}
+
+// An expired watch makes the loop list again after a wait, at the version of the sink or later.
+// Guarantees: R9
+func TestExpiredWatchListsAgain(t *testing.T) {
+	read(t, nil, func(r *reading) {
+		if s := r.loop.Status(); s.State != Backoff || s.RetryAt.IsZero() || s.Failures != 1 || s.ResourceVersion != "8" {
+			r.Errorf("status %+v", s)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		r.want([]string{"list 0", "watch 7", "list 8", "watch 20"}, []string{"=7 a", ".", "+8 b", ".", "=20 b", "."})
+		s := r.loop.Status()
+		want := map[fetch.Reason]int{fetch.ReasonFirst: 1, fetch.ReasonExpired: 1}
+		if s.State != Watching || !maps.Equal(s.Requests.ListsBy, want) {
+			r.Errorf("status %+v", s)
+		}
+		var states []State
+		for _, t := range s.Transitions {
+			states = append(states, t.State)
+		}
+		if want := []State{Listing, Watching, Backoff, Listing, Watching}; !slices.Equal(states, want) {
+			r.Errorf("states %v, want %v", states, want)
+		}
+	}, podList("7", pod("3", "a")), watched(event("ADDED", pod("8", "b")), event("ERROR", expired)),
+		podList("20", pod("8", "b")))
+}
+
+// A change that is older than the sink does not reach it.
+// Guarantees: R6
+func TestOlderChangeDoesNotReachTheSink(t *testing.T) {
+	read(t, nil, func(r *reading) {
+		if failed := r.failed.get(); len(failed) != 1 || !errors.Is(failed[0], fetch.ErrWentBack) {
+			r.Errorf("failures %v", failed)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if got, want := r.sink.lines.get(), []string{"=7 a", ".", "=6 a", "."}; !slices.Equal(got, want) {
+			r.Errorf("the sink got %q, want %q", got, want)
+		}
+		if s := r.loop.Status(); s.Restored != 1 {
+			r.Errorf("status %+v", s)
+		}
+	}, podList("7", pod("3", "a")), watched(event("MODIFIED", pod("5", "a"))), podList("6", pod("5", "a")))
+}
+
+// An object that cannot be decoded is told to the sink by its key, and stops nothing.
+// Guarantees: R17
+func TestUndecodableObjectStopsNothing(t *testing.T) {
+	broken := strings.Replace(pod("8", "x"), `"metadata"`, `"spec":[],"metadata"`, 1)
+	read(t, nil, func(r *reading) {
+		r.want([]string{"list 0", "watch 7"}, []string{"=7 a,x!", ".", "@8 x!", "+9 b", "."})
+		if s, failed := r.loop.Status(), r.failed.get(); s.State != Watching || len(failed) != 0 {
+			r.Errorf("status %+v, failures %v", s, failed)
+		}
+	}, podList("7", pod("3", "a"), broken), watched(event("MODIFIED", broken), event("ADDED", pod("9", "b"))))
+}
+
+// Failures are told, and the waits after them end. A success ends the count.
+// Guarantees: R8, R12
+func TestFailuresWait(t *testing.T) {
+	down := answer{code: http.StatusInternalServerError, body: "down"}
+	read(t, nil, func(r *reading) {
+		began := time.Now()
+		for r.loop.Status().State != Watching {
+			s, failed := r.loop.Status(), r.failed.get()
+			if s.State != Backoff || s.Failures != len(failed) || s.LastError == nil || s.RetryAt.Before(time.Now()) {
+				r.Fatalf("status %+v after %d failures", s, len(failed))
+			}
+			<-time.After(time.Until(s.RetryAt) + 1)
+			synctest.Wait()
+		}
+		if failed, took := r.failed.get(), time.Since(began); len(failed) != 3 || took <= 0 || took > 3*time.Minute {
+			r.Errorf("%d failures, %s", len(failed), took)
+		}
+		r.want([]string{"list 0", "list 0", "list 0", "list 0", "watch 7"}, []string{"=7 a", "."})
+	}, down, down, down, podList("7", pod("3", "a")))
+}
+
+// Relist lists everything again, also while a watch is open.
+// Guarantees: R23
+func TestRelist(t *testing.T) {
+	why := errors.New("why")
+	read(t, nil, func(r *reading) {
+		r.loop.Relist(why)
+		synctest.Wait()
+		if failed := r.failed.get(); len(failed) != 1 || !errors.Is(failed[0], fetch.ErrDiverged) || !errors.Is(failed[0], why) {
+			r.Errorf("failures %v", failed)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if n := r.loop.Status().Requests.ListsBy[fetch.ReasonAudit]; n != 1 {
+			r.Errorf("%d lists after an audit; requests %q", n, r.server.requests.get())
+		}
+	}, podList("7", pod("3", "a")), watched(), podList("9", pod("3", "a")))
+}
+
+// An error of the sink ends Run, which returns that error.
+func TestErrorOfTheSinkEndsRun(t *testing.T) {
+	full := errors.New("full")
+	read(t, func(c *Config[*corev1.Pod, all]) { c.Sink.(*records).err = full }, func(r *reading) {
+		r.ends = full
+		r.want([]string{"list 0"}, []string{"=7 a", "."})
+		if failed := r.failed.get(); len(failed) != 0 {
+			r.Errorf("failures %v", failed)
+		}
+	}, podList("7", pod("3", "a")))
+}
+
+// Text names the state and the failure, and a loop that has ended.
+// Guarantees: R13
+func TestText(t *testing.T) {
+	for _, c := range []struct {
+		status Status
+		want   string
+	}{
+		{Status{State: Listing}, "Listing"},
+		{Status{State: Backoff, LastError: errors.New("down")}, "Backoff after: down"},
+		{Status{}, "Idle"},
+		{Status{NoWatchSince: time.Now()}, "Run has ended"},
+		{Status{State: State(9)}, "ReflectorState(9)"},
+	} {
+		if got := c.status.Text(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
