@@ -166,7 +166,7 @@ v1 not served: PATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions/gea
 
 v1 is away: GET /apis/battery.example.com/v1/gears until=404
 
-discovery without v1: GET /apis/battery.example.com until=v2
+discovery without v1: GET /apis/battery.example.com until=[{"groupVersion":"battery.example.com/v2","version":"v2"}]
 
 another scope: PATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions/gears.battery.example.com as=merge
 {"spec":{"scope":"Namespaced"}}

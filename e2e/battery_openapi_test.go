@@ -181,6 +181,9 @@ func TestSameOpenAPIAsKubeAPIServer(t *testing.T) {
 		}
 	}
 	for path := range want.Paths {
+		if strings.Contains(path, ".example.com/") {
+			continue // of a definition that another test has installed
+		}
 		if reason := documentsElsewhere[path]; stable.MatchString(path) && (index.Paths[path] != nil) != (reason == "") {
 			t.Errorf("%s: informertest has a document: %v, but the exception says %q", path, index.Paths[path] != nil, reason)
 		}
@@ -208,7 +211,7 @@ const gizmos = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDe
 "color":{"type":"string","description":"The color.","enum":["red","green"],"default":"green"},"size":{"type":"integer","format":"int32","minimum":1,"maximum":10},
 "share":{"type":"number","multipleOf":0.5},"name":{"type":"string","pattern":"^[a-z]*$","maxLength":5},"until":{"type":"string","format":"date-time","nullable":true},
 "amount":{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},"labels":{"type":"object","additionalProperties":{"type":"string"}},
-"anything":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"object":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true},
+"anything":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
 "set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},"atomic":{"type":"object","x-kubernetes-map-type":"atomic","properties":{"a":{"type":"boolean"}}},
 "parts":{"type":"array","maxItems":3,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],"items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"count":{"type":"integer","default":1}}}}}},
 "status":{"type":"object","properties":{"phase":{"type":"string"}}}}}}},
