@@ -82,9 +82,9 @@ func TestWaitForObjectThatTheWriteRemoved(t *testing.T) {
 		defer inf.stop()
 		inf.put(list(5, "a", "b"))
 		written := unfinalized{upsert(5, "a").Object}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := inf.WaitForObject(ctx, written); !errors.Is(err, context.DeadlineExceeded) {
+		if err := inf.WaitForObject(short, written); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("before the deletion: %v", err)
 		}
 		met := make(chan error, 1)
@@ -105,6 +105,11 @@ func TestWaitForObjectThatTheWriteRemoved(t *testing.T) {
 		inf.put(recreated)
 		if err := inf.WaitForObject(t.Context(), written); err != nil {
 			t.Errorf("with another object of that name: %v", err)
+		}
+		nobody := unfinalized{upsert(8, "nobody").Object}
+		nobody.uid = ""
+		if err := inf.WaitForObject(t.Context(), nobody); err != nil {
+			t.Errorf("without a UID: %v", err)
 		}
 	})
 }

@@ -155,10 +155,10 @@ func (x *Index[T, K]) Count(key K) int {
 
 // WaitForObject waits until c has obj, which a write returned, or a newer version of it, or knows that it no longer
 // exists. If the write removed the last finalizer of an object to be deleted, it waits for the deletion. A later read
-// sees the write. It returns nil at once for an object that c does not follow: one of another
-// namespace, or one that does not match the selectors for labels, name or namespace. It returns an error if ctx ends or
-// the informer stops first. obj may be of any form; each has an informer of its own, which WaitForObject creates if
-// there is none. It returns an error if cache.Options.NewInformer makes that informer.
+// sees the write. It returns nil at once for an object that c does not follow: one of another namespace, or one that
+// does not match the selectors for labels, name or namespace. It returns an error if ctx ends or the informer stops
+// first. obj may be of any form; each has an informer of its own, which WaitForObject creates if there is none. It
+// returns an error if cache.Options.NewInformer makes that informer.
 func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error {
 	own, ok := c.(*objectCache)
 	if !ok {

@@ -293,7 +293,7 @@ func TestOlderChangeDoesNotReachTheSink(t *testing.T) {
 	}, podList("7", pod("3", "a")), watched(event("MODIFIED", pod("5", "a"))), podList("6", pod("5", "a")))
 }
 
-// An object that cannot be decoded is told to the sink by its key, and stops nothing.
+// The loop reports the key of an undecodable object to the sink, and goes on.
 // Guarantees: R17
 func TestUndecodableObjectStopsNothing(t *testing.T) {
 	broken := strings.Replace(pod("8", "x"), `"metadata"`, `"spec":[],"metadata"`, 1)
@@ -305,7 +305,7 @@ func TestUndecodableObjectStopsNothing(t *testing.T) {
 	}, podList("7", pod("3", "a"), broken), watched(event("MODIFIED", broken), event("ADDED", pod("9", "b"))))
 }
 
-// Failures are told, and the waits after them end. A success ends the count.
+// The loop reports each failure, waits, and tries again until a list succeeds.
 // Guarantees: R8, R12
 func TestFailuresWait(t *testing.T) {
 	down := answer{code: http.StatusInternalServerError, body: "down"}

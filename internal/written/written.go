@@ -32,7 +32,8 @@ type Deletable interface {
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // Removed reports whether the write that returned obj removed the last finalizer of an object to be deleted, and
-// returns the UID of that object. kube-apiserver then deletes it and returns it at the version before.
+// returns the UID of that object. kube-apiserver then deletes it and returns it at the version before. Without a UID,
+// obj does not come from a server.
 func Removed(resource schema.GroupResource, obj any) (uid types.UID, ok bool) {
 	o, ok := obj.(Deletable)
 	if !ok || resource == namespaces || o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) > 0 {
@@ -41,7 +42,7 @@ func Removed(resource schema.GroupResource, obj any) (uid types.UID, ok bool) {
 	if grace := o.GetDeletionGracePeriodSeconds(); grace != nil && *grace != 0 {
 		return "", false
 	}
-	return o.GetUID(), true
+	return o.GetUID(), o.GetUID() != ""
 }
 
 // Write is the latest write of an object.
