@@ -23,12 +23,12 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/examples/controller/website"
+	"github.com/typedinformer/informer/internal/testkit"
 	"github.com/typedinformer/informer/manager"
 )
 
 const (
-	controlled     = 2000            // websites
-	hot            = 40              // of them that others write to all the time
+	hot            = 40              // websites that others write to all the time
 	convergeWithin = 4 * time.Minute // on a busy machine
 )
 
@@ -119,10 +119,11 @@ func startRollouts(t *testing.T, namespace string) *informer.Informer[*appsv1.De
 
 func siteName(i int) string { return fmt.Sprintf("site-%04d", i) }
 
-// The controller of examples/controller runs on 2,000 websites that others write to all the time. Meanwhile the API server
-// is killed twice and the controller is replaced once. Every website ends with its children and the status of its last
-// spec, and no key is ever reconciled twice at the same time.
+// The controller of examples/controller runs on 2,000 websites, with -short on 500, that others write to all the time.
+// Meanwhile the API server is killed twice and the controller is replaced once. Every website ends with its children and
+// the status of its last spec, and no key is ever reconciled twice at the same time.
 func TestController(t *testing.T) {
+	controlled := testkit.Short(500, 2000)
 	namespace := newNamespace(t)
 	crd := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(website.CRD, &crd.Object); err != nil {

@@ -36,6 +36,9 @@ func TestShards(t *testing.T) {
 	for name, c := range map[string]*cluster.Cluster{"gate on": gated, "gate off": server} {
 		for _, field := range []informer.ShardField{informer.ShardByUID, informer.ShardByNamespace} {
 			for _, paged := range []bool{false, true} {
+				if testing.Short() && paged != (field == informer.ShardByUID) {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s/%d/paged=%v", name, field, paged), func(t *testing.T) {
 					testShards(t, c, field, paged, c == gated)
 				})

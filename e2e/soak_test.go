@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -27,11 +28,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 var (
-	soakDuration = flag.Duration("soak.duration", 2*time.Minute, "duration of the faults in TestSoak; 10m before a release")
-	soakObjects  = flag.Int("soak.objects", 10_000, "number of objects in TestSoak")
+	soakDuration = flag.Duration("soak.duration", 0, "duration of the faults in TestSoak; 0 means 2m, with -short 40s; 10m before a release")
+	soakObjects  = flag.Int("soak.objects", 0, "number of objects in TestSoak; 0 means 10,000, with -short 2,000")
 	soakRate     = flag.Int("soak.rate", 200, "changes a second in TestSoak")
 	soakSeed     = flag.Uint64("soak.seed", 0, "random seed of TestSoak's faults and changes; 0 means a new one each time")
 )
@@ -43,8 +45,8 @@ const (
 	checkEvery   = 5 * time.Second // the interval between comparisons of a store with the server during faults
 )
 
-// TestSoak makes the library follow 10,000 objects with 200 changes a second, in every mode. Once a second something fails:
-// on the way to the server, or the server itself.
+// TestSoak makes the library follow 10,000 objects with 200 changes a second, in every mode. Once a second something
+// fails: on the way to the server, or the server itself.
 //
 // During faults, each handler's events form a chain for each key (H2), and no version repeats or goes back. A reflector's sink
 // gets each written change exactly once, except for changes that a list covers. A list happens only if the server no longer
@@ -57,14 +59,16 @@ func TestSoak(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-soak.seed=%d", seed)
+	objects := cmp.Or(*soakObjects, testkit.Short(2000, 10_000))
+	faulty := cmp.Or(*soakDuration, time.Duration(testkit.Short(40, 120))*time.Second)
 	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 
 	began := time.Now()
-	names := *soakObjects + *soakObjects/20 // some are deleted at any time
+	names := objects + objects/20 // some are deleted at any time
 	namespaces := []string{newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t)}
 	l := newLedger(t, namespaces)
-	l.fill(*soakObjects)
-	t.Logf("%d objects were created in %v", *soakObjects, since(began))
+	l.fill(objects)
+	t.Logf("%d objects were created in %v", objects, since(began))
 
 	began = time.Now()
 	s := &soak{T: t, ledger: l, proxy: startProxy(t)}
@@ -90,13 +94,13 @@ func TestSoak(t *testing.T) {
 
 	began = time.Now()
 	var trouble, checks sync.WaitGroup
-	quiet, stop := context.WithTimeout(t.Context(), *soakDuration)
+	quiet, stop := context.WithTimeout(t.Context(), faulty)
 	defer stop()
 	f := newFaults(s, random(3))
 	trouble.Go(func() { f.run(quiet) })
 	checks.Go(func() { s.compareNowAndThen(quiet, random(4)) })
 	keys := random(5)
-	l.churn(*soakDuration, *soakRate, random(6), func() informer.Key { return l.key(keys.IntN(names)) })
+	l.churn(faulty, *soakRate, random(6), func() informer.Key { return l.key(keys.IntN(names)) })
 	trouble.Wait()
 	checks.Wait()
 	s.proxy.calm()

@@ -20,6 +20,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // createFleet creates realistic pods in their own namespaces of a cluster, with all fields that a server accepts, and with the
@@ -110,7 +111,8 @@ func (e *expireFirst) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Guarantees: R1, R3, R5, R21
 func TestStoreEqualsADirectList(t *testing.T) {
-	const n, pageSize = 5000, 500
+	const pageSize = 500
+	n := testkit.Short(1200, 5000)
 	createFleet(t, server, n)
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		// Other tests have left pods behind, but none of them changes now.
