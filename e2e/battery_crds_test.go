@@ -31,6 +31,7 @@ definition: POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions show=sp
 "fixed":{"type":"string","x-kubernetes-validations":[{"rule":"self == oldSelf","message":"fixed cannot change"}]},
 "reason":{"type":"string","x-kubernetes-validations":[{"rule":"self != 'bad'","reason":"FieldValueForbidden","messageExpression":"'not ' + self"}]},
 "anything":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+"object":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true},
 "set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},
 "parts":{"type":"array","maxItems":3,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],"items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"count":{"type":"integer","default":1}}}}}},
 "status":{"type":"object","properties":{"phase":{"type":"string","enum":["Ready","Failed"]},"replicas":{"type":"integer"},"selector":{"type":"string"}}}}}}},
@@ -109,6 +110,12 @@ apply: PATCH /apis/battery.example.com/v1/namespaces/{namespace}/gadgets/applied
 
 apply of a second manager: PATCH /apis/battery.example.com/v1/namespaces/{namespace}/gadgets/applied?fieldManager=two as=apply
 {"apiVersion":"battery.example.com/v1","kind":"Gadget","metadata":{"name":"applied"},"spec":{"color":"red","parts":[{"name":"q","count":2}],"set":["y"]}}
+
+apply of an embedded object: PATCH /apis/battery.example.com/v1/namespaces/{namespace}/gadgets/embedding?fieldManager=one as=apply
+{"apiVersion":"battery.example.com/v1","kind":"Gadget","metadata":{"name":"embedding"},"spec":{"color":"red","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","finalizers":["x.example.com/a"],"labels":{"a":"1"}},"data":{"a":1}}}}
+
+apply of an embedded object by a second manager: PATCH /apis/battery.example.com/v1/namespaces/{namespace}/gadgets/embedding?fieldManager=two as=apply
+{"apiVersion":"battery.example.com/v1","kind":"Gadget","metadata":{"name":"embedding"},"spec":{"color":"red","object":{"apiVersion":"v1","kind":"Pod","metadata":{"finalizers":["x.example.com/b"],"labels":{"b":"2"}},"data":{"b":2}}}}
 
 apply with a conflict: PATCH /apis/battery.example.com/v1/namespaces/{namespace}/gadgets/applied?fieldManager=two as=apply
 {"apiVersion":"battery.example.com/v1","kind":"Gadget","metadata":{"name":"applied"},"spec":{"color":"blue"}}

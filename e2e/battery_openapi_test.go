@@ -212,6 +212,8 @@ const gizmos = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDe
 "share":{"type":"number","multipleOf":0.5},"name":{"type":"string","pattern":"^[a-z]*$","maxLength":5},"until":{"type":"string","format":"date-time","nullable":true},
 "amount":{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},"labels":{"type":"object","additionalProperties":{"type":"string"}},
 "anything":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+"object":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true},
+"objects":{"type":"array","items":{"type":"object","x-kubernetes-embedded-resource":true,"required":["kind"],"properties":{"data":{"type":"string"}}}},
 "set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},"atomic":{"type":"object","x-kubernetes-map-type":"atomic","properties":{"a":{"type":"boolean"}}},
 "parts":{"type":"array","maxItems":3,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],"items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"count":{"type":"integer","default":1}}}}}},
 "status":{"type":"object","properties":{"phase":{"type":"string"}}}}}}},

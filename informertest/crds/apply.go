@@ -6,13 +6,12 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	generated "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// refPrefix begins a reference to a model.
+// refPrefix begins a reference to one of models.
 const refPrefix = "#/definitions/"
 
 // models returns the models of OpenAPI for metadata and for definitions themselves, by name.
@@ -51,12 +50,9 @@ func (s *schema) converter(kind runtimeschema.GroupVersionKind) (managedfields.T
 	if s.structural == nil {
 		return nil, nil
 	}
-	model := *s.structural.ToKubeOpenAPI()
-	if model.Properties == nil {
-		model.Properties = map[string]spec.Schema{}
-	}
-	model.Properties["apiVersion"], model.Properties["kind"] = *spec.StringProperty(), *spec.StringProperty()
-	model.Properties["metadata"] = spec.Schema{SchemaProps: spec.SchemaProps{
-		Ref: spec.MustCreateRef(refPrefix + metav1.ObjectMeta{}.OpenAPIModelName())}}
-	return newConverter(kind, model)
+	model := s.structural.ToKubeOpenAPI()
+	metadata := refToMetadata(refPrefix)
+	addEmbedded(model, metadata)
+	addFields(model, metadata)
+	return newConverter(kind, *model)
 }

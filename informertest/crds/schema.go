@@ -73,14 +73,6 @@ func newSchema(version apiextensionsv1.CustomResourceDefinitionVersion, clusterS
 	return s, nil
 }
 
-// openAPISchema returns the schema of a version for clients, or nil if it has none.
-func openAPISchema(version apiextensionsv1.CustomResourceDefinitionVersion) any {
-	if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
-		return nil
-	}
-	return version.Schema.OpenAPIV3Schema
-}
-
 // complete prunes an object that a client has sent and fills in defaults. It returns the paths of the pruned fields.
 func (s *schema) complete(obj metav1.Object) (dropped []string, err error) {
 	content := obj.(*unstructured.Unstructured).Object

@@ -185,7 +185,7 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 			TypeConverter:        converter,
 			Warning:              deprecation(crd, v),
 			Table:                columns,
-			Schema:               openAPISchema(v),
+			Schema:               schema.openAPI(),
 			Hooks: informertest.Hooks{
 				Decode:   schema.complete,
 				Create:   func(obj metav1.Object) error { return d.open(crd.Name, obj, gv.WithResource(names.Plural)) },
