@@ -9,8 +9,9 @@ import (
 	inprocess "github.com/typedinformer/informer/informertest/cluster"
 )
 
-// invalidObjects are bodies by the path of their collection below the namespace, each with a name. The object of an update has
-// the name u, and the first one of a path that is called "valid" creates it.
+// invalidObjects are bodies by the path of their collection below the namespace, each with a name. The object of an update, a patch or a
+// deletion has the name u, and the first one of a path that is called "valid" creates it. "of the cluster" means that the objects have no
+// namespace.
 const invalidObjects = `
 /api/v1 pods
 no containers: {"metadata":{"name":"a"},"spec":{}}
@@ -164,9 +165,77 @@ a URL: {"metadata":{"name":"a"},"rules":[{"nonResourceURLs":["/x"],"verbs":["get
 /apis/policy/v1 poddisruptionbudgets
 both bounds: {"metadata":{"name":"a"},"spec":{"minAvailable":1,"maxUnavailable":1,"selector":{"matchLabels":{"a":"b"}}}}
 a bad bound: {"metadata":{"name":"a"},"spec":{"minAvailable":-1,"selector":{"matchLabels":{"a":"b"}}}}
+valid: {"metadata":{"name":"u"},"spec":{"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}}
+update without a version: {"metadata":{"name":"u"},"spec":{"minAvailable":2,"selector":{"matchLabels":{"a":"b"}}}}
+
+/apis/coordination.k8s.io/v1 leases
+valid: {"metadata":{"name":"u"},"spec":{}}
+update without a version: {"metadata":{"name":"u"},"spec":{}}
 
 /apis/networking.k8s.io/v1 ingresses
 no rules: {"metadata":{"name":"a"},"spec":{}}
+
+/apis/admissionregistration.k8s.io/v1 validatingwebhookconfigurations of the cluster
+a short name: {"metadata":{"name":"a"},"webhooks":[{"name":"a","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+no name: {"metadata":{"name":"a"},"webhooks":[{"sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+two of one name: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]},{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a bad name of the configuration: {"metadata":{"name":"A b"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+no side effects named: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+some side effects: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"Some","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+no versions: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+unknown versions: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v2"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a version twice: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1","v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a bad version: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1","V 2"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+no client: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+two clients: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://x.invalid","service":{"name":"s","namespace":"n"}},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a URL without TLS: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"http://x.invalid"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+no URL: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":":"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a URL without a host: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https:///a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a URL with a user: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://u:p@x.invalid"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a URL with a query: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://x.invalid?a=b#c"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a service without a name: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"name":"","namespace":"n"}},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a service without a namespace: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"name":"s","namespace":""}},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a bad port: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"name":"s","namespace":"n","port":70000}},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a bad path: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"name":"s","namespace":"n","path":"/a//B b"}},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a timeout that is too long: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"timeoutSeconds":31}]}
+no timeout: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"timeoutSeconds":0}]}
+a bad failurePolicy: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"failurePolicy":"X"}]}
+a bad matchPolicy: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"matchPolicy":"X"}]}
+a bad selector: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"X"}]}}]}
+a bad selector of objects: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"objectSelector":{"matchLabels":{"a b":"c"}}}]}
+a rule without operations: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a bad operation: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["X"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+all operations and another: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["*","CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a rule without groups: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+all groups and another: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["*","none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a rule without versions: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"resources":["nothings"]}]}]}
+an empty version: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["","*"],"resources":["nothings"]}]}]}
+a rule without resources: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"]}]}]}
+an empty resource: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":[""]}]}]}
+all resources and another: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["*","nothings"]}]}]}
+everything and another: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["*/*","nothings"]}]}]}
+all subresources and another: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings/*","nothings/scale"]}]}]}
+a subresource of all and of one: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["*/scale","nothings/scale"]}]}]}
+a bad scope: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"],"scope":"X"}]}]}
+a condition that does not compile: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"matchConditions":[{"name":"c","expression":"("}]}]}
+valid: {"metadata":{"name":"u"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+update without a version: {"metadata":{"name":"u"},"webhooks":[]}
+patch the timeout: {"metadata":{"name":"u"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"timeoutSeconds":5}]}
+patch to a service: {"metadata":{"name":"u"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"name":"s","namespace":"n","path":"/a/b","port":443}},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+patch to a bad timeout: {"metadata":{"name":"u"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"timeoutSeconds":50}]}
+delete: {}
+
+/apis/admissionregistration.k8s.io/v1 mutatingwebhookconfigurations of the cluster
+a short name: {"metadata":{"name":"a"},"webhooks":[{"name":"a","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+no side effects named: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+no versions: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a URL without TLS: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"http://x.invalid"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a rule without operations: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+a bad reinvocationPolicy: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"reinvocationPolicy":"X"}]}
+two of one name: {"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]},{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}]}]}
+valid: {"metadata":{"name":"u"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"]}],"reinvocationPolicy":"IfNeeded"}]}
+patch to a bad scope: {"metadata":{"name":"u"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://webhook.invalid/a"},"rules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothings"],"scope":"X"}]}]}
+delete: {}
 
 /api/v1 serviceaccounts
 a bad name: {"metadata":{"name":"A"}}
@@ -177,17 +246,20 @@ const unchecked = "informertest/cluster does not check it"
 
 // validatedOtherwise are the objects that informertest/cluster accepts, or refuses for other fields.
 var validatedOtherwise = map[string]string{
-	"pods, a bad finalizer":               "kube-apiserver reports it under two paths",
-	"pods, an owner without a uid":        "apimachinery 0.37 reports it as kube-apiserver 1.37 does",
-	"pods, a bad port":                    unchecked,
-	"pods, an unknown volume":             unchecked,
-	"pods, a nameless variable":           unchecked,
-	"pods, more requested than the limit": unchecked,
-	"deployments, a bad strategy":         unchecked,
-	"services, a bad address":             unchecked,
-	"cronjobs, a bad schedule":            unchecked,
-	"poddisruptionbudgets, a bad bound":   unchecked,
-	"ingresses, no rules":                 unchecked,
+	"pods, a bad finalizer":                                              "kube-apiserver reports it under two paths",
+	"pods, an owner without a uid":                                       "apimachinery 0.37 reports it as kube-apiserver 1.37 does",
+	"pods, a bad port":                                                   unchecked,
+	"pods, an unknown volume":                                            unchecked,
+	"pods, a nameless variable":                                          unchecked,
+	"pods, more requested than the limit":                                unchecked,
+	"deployments, a bad strategy":                                        unchecked,
+	"services, a bad address":                                            unchecked,
+	"cronjobs, a bad schedule":                                           unchecked,
+	"poddisruptionbudgets, a bad bound":                                  unchecked,
+	"ingresses, no rules":                                                unchecked,
+	"validatingwebhookconfigurations, a service without a name":          "kube-apiserver takes the name for the namespace",
+	"validatingwebhookconfigurations, a service without a namespace":     "kube-apiserver takes the name for the namespace",
+	"validatingwebhookconfigurations, a condition that does not compile": unchecked,
 }
 
 // validationScript returns the script for invalidObjects.
@@ -196,13 +268,22 @@ func validationScript() string {
 	for section := range strings.SplitSeq(strings.TrimSpace(invalidObjects), "\n\n") {
 		head, lines, _ := strings.Cut(section, "\n")
 		root, resource, _ := strings.Cut(head, " ")
+		resource, ofCluster := strings.CutSuffix(resource, " of the cluster")
+		if !ofCluster {
+			root += "/namespaces/{namespace}"
+		}
 		for line := range strings.Lines(lines) {
 			name, body, _ := strings.Cut(strings.TrimSpace(line), ": ")
-			verb, object := "POST", ""
-			if strings.HasPrefix(name, "update") {
+			verb, object, as := "POST", "", ""
+			switch first, _, _ := strings.Cut(name, " "); first {
+			case "update":
 				verb, object = "PUT", "/u"
+			case "patch":
+				verb, object, as = "PATCH", "/u", " as=merge"
+			case "delete":
+				verb, object = "DELETE", "/u"
 			}
-			fmt.Fprintf(&script, "%s, %s: %s %s/namespaces/{namespace}/%s%s show=errors\n%s\n\n", resource, name, verb, root, resource, object, body)
+			fmt.Fprintf(&script, "%s, %s: %s %s/%s%s show=errors%s\n%s\n\n", resource, name, verb, root, resource, object, as, body)
 		}
 	}
 	return script.String()

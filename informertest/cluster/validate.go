@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	registrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -73,7 +74,8 @@ func nameRule(obj metav1.Object) apivalidation.ValidateNameFunc {
 	case *corev1.Service:
 		return apivalidation.NameIsDNSLabel
 	case *corev1.Pod, *corev1.ConfigMap, *corev1.Secret, *corev1.ServiceAccount, *corev1.Node, *appsv1.Deployment,
-		*appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob:
+		*appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
+		*registrationv1.ValidatingWebhookConfiguration, *registrationv1.MutatingWebhookConfiguration:
 		return apivalidation.NameIsDNSSubdomain
 	}
 	return path.ValidatePathSegmentName // for kinds without a rule of their own
@@ -125,6 +127,10 @@ func validateContent(obj, old metav1.Object) field.ErrorList {
 		return validateRules(obj.Rules, true)
 	case *rbacv1.ClusterRole:
 		return validateRules(obj.Rules, false)
+	case *registrationv1.ValidatingWebhookConfiguration:
+		return validateWebhooks(obj.Webhooks)
+	case *registrationv1.MutatingWebhookConfiguration:
+		return validateMutatingWebhooks(obj.Webhooks)
 	}
 	return nil
 }
