@@ -38,11 +38,12 @@ import (
 // For the kinds that programs write most, the server validates names as kube-apiserver does. It also validates the
 // containers of Pods and of pod templates, their restartPolicy, the selectors and replicas of workloads, the ports of
 // Services, the access modes and sizes of PersistentVolumeClaims, the data of ConfigMaps and Secrets, roles and their
-// bindings, the bounds and targets of HorizontalPodAutoscalers, configurations of webhooks without their conditions, that a
-// PodDisruptionBudget has one bound and a CronJob a schedule, and fields that may not change: selectors, most of the spec of a Pod, StatefulSet, Job or
-// PersistentVolumeClaim, the role of a binding, the type of a Secret, and immutable ConfigMaps and Secrets. The
-// stringData of a Secret become its data, and its default type is Opaque. Other fields get no defaults; where a field
-// that may not change can have one, clients may set it if it is empty, and clear it.
+// bindings, the bounds and targets of HorizontalPodAutoscalers, configurations of webhooks without their conditions,
+// that a PodDisruptionBudget has one bound and a CronJob a schedule, and fields that may not change: selectors, most of
+// the spec of a Pod, StatefulSet, Job or PersistentVolumeClaim, the role of a binding, the type of a Secret, and
+// immutable ConfigMaps and Secrets. The stringData of a Secret become its data, and its default type is Opaque. Other
+// fields get no defaults; where a field that may not change can have one, clients may set it if it is empty, and clear
+// it.
 //
 // Events of v1 and of events.k8s.io/v1 are separate objects. HorizontalPodAutoscalers are of autoscaling/v2 only. If
 // options.TypeConverter is nil, New sets it. New panics if it cannot listen.
