@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // entry is an entry of an ordered index.
@@ -374,6 +376,46 @@ func TestObjectsWithManyKeys(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A comparison may fail while an object with many keys changes. The change has then not happened, and a
+// repetition succeeds.
+//
+// Guarantees: C3, I1, I2
+func TestComparisonFailsWhileManyKeysChange(t *testing.T) {
+	many := func(version int) *thing {
+		it := &thing{name: "a", version: version}
+		for n := range 3 * fewKeys {
+			it.tags = append(it.tags, fmt.Sprint((n*7919+version*fewKeys)%(4*fewKeys)))
+		}
+		return it
+	}
+	for fails := 1; ; fails += testkit.Short(37, 5) {
+		left := 0
+		o, x := ordered(func(a, b string) int {
+			if left--; left == 0 {
+				panic("comparison")
+			}
+			return cmp.Compare(a, b)
+		})
+		before, after, other := many(1), many(2), &thing{name: "b", tags: []string{"5"}}
+		o.put(before, other)
+		w := world{{Name: "a"}: before, {Name: "b"}: other}
+		left = fails
+		done := returns(func() { o.put(after) })
+		left = 0
+		if done {
+			if fails < 6*fewKeys {
+				t.Fatalf("%d comparisons", fails)
+			}
+			return
+		}
+		checkSpan(t, fmt.Sprint("after a failure at comparison ", fails), x, &o.published, w.entries(cmp.Compare[string]))
+		o.put(after)
+		w[Key{Name: "a"}] = after
+		o.check(t)
+		checkSpan(t, fmt.Sprint("repeated after a failure at comparison ", fails), x, &o.published, w.entries(cmp.Compare[string]))
 	}
 }
 
