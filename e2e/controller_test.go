@@ -119,7 +119,7 @@ func startRollouts(t *testing.T, namespace string) *informer.Informer[*appsv1.De
 
 func siteName(i int) string { return fmt.Sprintf("site-%04d", i) }
 
-// The controller of examples/controller runs on 2,000 websites, with -short on 500, that others write to all the time.
+// The controller of examples/controller runs on 2,000 websites (500 with -short). Others write to them all the time.
 // Meanwhile the API server is killed twice and the controller is replaced once. Every website ends with its children and
 // the status of its last spec, and no key is ever reconciled twice at the same time.
 func TestController(t *testing.T) {

@@ -155,7 +155,7 @@ func (c *collection) serveApply(w http.ResponseWriter, r *http.Request, req Requ
 	return nil
 }
 
-// createTries is how often an apply tries to create an object that others create at the same time.
+// createTries is how often an apply or an update tries to create an object that others create at the same time.
 const createTries = 5
 
 // checkYAML warns of the duplicate fields of an applied object, or returns kube-apiserver's error if the client validates them

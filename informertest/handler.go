@@ -129,10 +129,11 @@ func (c *collection) serveUpdate(w http.ResponseWriter, r *http.Request, req Req
 	if err := c.named(obj, req); err != nil {
 		return err
 	}
-	if obj, err = c.update(obj, opts); err != nil {
+	obj, code, err := c.updateOrCreate(obj, opts)
+	if err != nil {
 		return err
 	}
-	c.cache.WriteObject(w, r, http.StatusOK, obj)
+	c.cache.WriteObject(w, r, code, obj)
 	return nil
 }
 

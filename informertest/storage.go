@@ -83,7 +83,7 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 	}
 
 	// as in kube-apiserver, whose storage reports this; a dry run does not reach it
-	if obj.GetResourceVersion() != "" && !opts.whole && !opts.dryRun {
+	if versionOf(obj) != "" && !opts.whole && !opts.dryRun {
 		return nil, internal("resourceVersion should not be set on objects to be created")
 	}
 
@@ -155,12 +155,13 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 	if obj, err = mutated(write, opts); err != nil {
 		return nil, err
 	}
-	if obj.GetResourceVersion() == "" && c.needsVersion() && !opts.whole && opts.subresource != "scale" {
+	version := versionOf(obj)
+	if version == "" && c.needsVersion() && !opts.whole && opts.subresource != "scale" {
 		resource := schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Resource} // not the kind, as in kube-apiserver
 		return nil, apierrors.NewInvalid(resource, key.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
 	}
-	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
+	if version != "" && version != old.GetResourceVersion() {
 		return nil, c.conflict(key.Name,
 			"the object has been modified; please apply your changes to the latest version and try again")
 	}
@@ -370,33 +371,6 @@ func internal(text string) error {
 func (c *collection) conflict(name, text string) error {
 	return apierrors.NewConflict(c.resource.GroupResource(), name, errors.New(text))
 }
-
-// versioned are the kinds of Kubernetes whose updates need a resourceVersion: those of which kube-apiserver's strategies do
-// not allow unconditional updates.
-var versioned = map[schema.GroupKind]bool{
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}:          true,
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   true,
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:     true,
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}:        true,
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: true,
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:   true,
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:                 true,
-	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:                        true,
-	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:                     true,
-	{Group: "coordination.k8s.io", Kind: "Lease"}:                                     true,
-	{Group: "coordination.k8s.io", Kind: "LeaseCandidate"}:                            true,
-	{Group: "node.k8s.io", Kind: "RuntimeClass"}:                                      true,
-	{Group: "policy", Kind: "PodDisruptionBudget"}:                                    true,
-	{Group: "resource.k8s.io", Kind: "ResourcePoolStatusRequest"}:                     true,
-	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                                      true,
-	{Group: "storage.k8s.io", Kind: "CSINode"}:                                        true,
-	{Group: "storage.k8s.io", Kind: "CSIStorageCapacity"}:                             true,
-	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:                               true,
-	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}:               true,
-}
-
-// needsVersion reports whether an update needs a resourceVersion.
-func (c *collection) needsVersion() bool { return c.custom || versioned[c.groupKind()] }
 
 // counted reports whether objects have a generation: custom resources, and built-in types with a spec.
 func (c *collection) counted() bool { return c.dynamic || c.spec >= 0 }

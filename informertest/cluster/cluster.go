@@ -38,7 +38,7 @@ import (
 // For the kinds that programs write most, the server validates names as kube-apiserver does. It also validates the
 // containers of Pods and of pod templates, their restartPolicy, the selectors and replicas of workloads, the ports of
 // Services, the access modes and sizes of PersistentVolumeClaims, the data of ConfigMaps and Secrets, roles and their
-// bindings, the bounds and targets of HorizontalPodAutoscalers, configurations of webhooks without their conditions,
+// bindings, the bounds and targets of HorizontalPodAutoscalers, configurations of webhooks (but not whether their matchConditions compile),
 // that a PodDisruptionBudget has one bound and a CronJob a schedule, and fields that may not change: selectors, most of
 // the spec of a Pod, StatefulSet, Job or PersistentVolumeClaim, the role of a binding, the type of a Secret, and
 // immutable ConfigMaps and Secrets. The stringData of a Secret become its data, and its default type is Opaque. Other
@@ -115,8 +115,27 @@ func resourceOf(kind schema.GroupVersionKind) informertest.Resource {
 		Kind:                 kind.Kind,
 		ClusterScoped:        slices.Contains(clusterScoped, kind.Kind),
 		Table:                tables[kind.GroupKind()],
+		Warning:              deprecation(kind),
 		Hooks:                hooks,
 	}
+}
+
+// deprecation returns kube-apiserver's warning about a kind that is deprecated, or nothing.
+func deprecation(kind schema.GroupVersionKind) string {
+	obj, err := builtin().New(kind)
+	if err != nil {
+		return ""
+	}
+	deprecated, ok := obj.(interface {
+		APILifecycleDeprecated() (major, minor int)
+		APILifecycleReplacement() schema.GroupVersionKind
+	})
+	if !ok {
+		return ""
+	}
+	major, minor := deprecated.APILifecycleDeprecated()
+	version, use := kind.GroupVersion(), deprecated.APILifecycleReplacement()
+	return fmt.Sprintf("%s %s is deprecated in v%d.%d+; use %s %s", version, kind.Kind, major, minor, use.GroupVersion(), use.Kind)
 }
 
 // populate creates the objects of a new cluster.

@@ -128,9 +128,9 @@ func validateContent(obj, old metav1.Object) field.ErrorList {
 	case *rbacv1.ClusterRole:
 		return validateRules(obj.Rules, false)
 	case *registrationv1.ValidatingWebhookConfiguration:
-		return validateWebhooks(obj.Webhooks)
+		return validateValidating(obj.Webhooks, old)
 	case *registrationv1.MutatingWebhookConfiguration:
-		return validateMutatingWebhooks(obj.Webhooks)
+		return validateMutating(obj.Webhooks, old)
 	}
 	return nil
 }

@@ -7,13 +7,65 @@ import (
 	"strings"
 
 	registrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateWebhooks checks the webhooks of a configuration, but does not compile their matchConditions.
-func validateWebhooks(webhooks []registrationv1.ValidatingWebhook) (errs field.ErrorList) {
+// validateMutating checks the webhooks of a configuration. It does not compile their matchConditions.
+func validateMutating(webhooks []registrationv1.MutatingWebhook, old metav1.Object) field.ErrorList {
+	errs := validateWebhooks(webhooks)
+	if old, ok := old.(*registrationv1.MutatingWebhookConfiguration); ok {
+		return newErrors(errs, validateWebhooks(old.Webhooks))
+	}
+	return errs
+}
+
+// validateValidating is validateMutating for webhooks that only validate.
+func validateValidating(webhooks []registrationv1.ValidatingWebhook, old metav1.Object) field.ErrorList {
+	errs := validateWebhooks(mutating(webhooks))
+	if old, ok := old.(*registrationv1.ValidatingWebhookConfiguration); ok {
+		return newErrors(errs, validateWebhooks(mutating(old.Webhooks)))
+	}
+	return errs
+}
+
+// newErrors returns the errors of an update without those of the same kind that the old object had. kube-apiserver keeps
+// accepting what an earlier version of it accepted.
+func newErrors(errs, old field.ErrorList) field.ErrorList {
+	kind := func(err *field.Error) string {
+		name, _, _ := strings.Cut(err.Field[strings.LastIndexByte(err.Field, '.')+1:], "[")
+		return string(err.Type) + " " + name
+	}
+	had := map[string]bool{}
+	for _, err := range old {
+		had[kind(err)] = true
+	}
+	return slices.DeleteFunc(errs, func(err *field.Error) bool { return had[kind(err)] })
+}
+
+// mutating returns webhooks of the other type, which has one field more.
+func mutating(webhooks []registrationv1.ValidatingWebhook) (all []registrationv1.MutatingWebhook) {
+	for _, w := range webhooks {
+		all = append(all, registrationv1.MutatingWebhook{
+			Name:                    w.Name,
+			ClientConfig:            w.ClientConfig,
+			Rules:                   w.Rules,
+			FailurePolicy:           w.FailurePolicy,
+			MatchPolicy:             w.MatchPolicy,
+			NamespaceSelector:       w.NamespaceSelector,
+			ObjectSelector:          w.ObjectSelector,
+			SideEffects:             w.SideEffects,
+			TimeoutSeconds:          w.TimeoutSeconds,
+			AdmissionReviewVersions: w.AdmissionReviewVersions,
+			MatchConditions:         w.MatchConditions,
+		})
+	}
+	return all
+}
+
+func validateWebhooks(webhooks []registrationv1.MutatingWebhook) (errs field.ErrorList) {
 	names := map[string]bool{}
 	for i, w := range webhooks {
 		path := field.NewPath("webhooks").Index(i)
@@ -26,29 +78,7 @@ func validateWebhooks(webhooks []registrationv1.ValidatingWebhook) (errs field.E
 	return errs
 }
 
-// validateMutatingWebhooks is validateWebhooks for webhooks that change objects.
-func validateMutatingWebhooks(webhooks []registrationv1.MutatingWebhook) (errs field.ErrorList) {
-	var same []registrationv1.ValidatingWebhook
-	for i, w := range webhooks {
-		same = append(same, registrationv1.ValidatingWebhook{
-			Name:                    w.Name,
-			ClientConfig:            w.ClientConfig,
-			Rules:                   w.Rules,
-			FailurePolicy:           w.FailurePolicy,
-			MatchPolicy:             w.MatchPolicy,
-			NamespaceSelector:       w.NamespaceSelector,
-			ObjectSelector:          w.ObjectSelector,
-			SideEffects:             w.SideEffects,
-			TimeoutSeconds:          w.TimeoutSeconds,
-			AdmissionReviewVersions: w.AdmissionReviewVersions,
-		})
-		errs = append(errs, validateChoice(w.ReinvocationPolicy, field.NewPath("webhooks").Index(i).Child("reinvocationPolicy"),
-			registrationv1.IfNeededReinvocationPolicy, registrationv1.NeverReinvocationPolicy)...)
-	}
-	return append(errs, validateWebhooks(same)...)
-}
-
-func validateWebhook(w registrationv1.ValidatingWebhook, path *field.Path) field.ErrorList {
+func validateWebhook(w registrationv1.MutatingWebhook, path *field.Path) field.ErrorList {
 	errs := utilvalidation.IsFullyQualifiedName(path.Child("name"), w.Name)
 	for i, rule := range w.Rules {
 		errs = append(errs, validateWebhookRule(rule, path.Child("rules").Index(i))...)
@@ -67,8 +97,38 @@ func validateWebhook(w registrationv1.ValidatingWebhook, path *field.Path) field
 	options := validation.LabelSelectorValidationOptions{}
 	errs = append(errs, validation.ValidateLabelSelector(w.NamespaceSelector, options, path.Child("namespaceSelector"))...)
 	errs = append(errs, validation.ValidateLabelSelector(w.ObjectSelector, options, path.Child("objectSelector"))...)
+	errs = append(errs, validateChoice(w.ReinvocationPolicy, path.Child("reinvocationPolicy"),
+		registrationv1.IfNeededReinvocationPolicy, registrationv1.NeverReinvocationPolicy)...)
 	errs = append(errs, validateWebhookClient(w.ClientConfig, path.Child("clientConfig"))...)
+	errs = append(errs, validateConditions(w.MatchConditions, path.Child("matchConditions"))...)
 	return append(errs, validateReviewVersions(w.AdmissionReviewVersions, path.Child("admissionReviewVersions"))...)
+}
+
+// validateConditions checks that there are not too many conditions, and that each has an expression and a name of its own.
+func validateConditions(conditions []registrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
+	const most = 64
+	if len(conditions) > most {
+		errs = append(errs, field.TooMany(path, len(conditions), most))
+	}
+	names := map[string]bool{}
+	for i, condition := range conditions {
+		name := path.Index(i).Child("name")
+		if strings.TrimSpace(condition.Expression) == "" {
+			errs = append(errs, field.Required(path.Index(i).Child("expression"), ""))
+		}
+		if condition.Name == "" {
+			errs = append(errs, field.Required(name, ""))
+			continue
+		}
+		for _, text := range utilvalidation.IsQualifiedName(condition.Name) {
+			errs = append(errs, field.Invalid(name, condition.Name, text))
+		}
+		if names[condition.Name] {
+			errs = append(errs, field.Duplicate(name, condition.Name))
+		}
+		names[condition.Name] = true
+	}
+	return errs
 }
 
 // validateChoice checks that a field, if it is set, has one of some values.
@@ -156,28 +216,28 @@ func validateWebhookClient(client registrationv1.WebhookClientConfig, path *fiel
 	return validateWebhookService(client.Service, path.Child("service"))
 }
 
-// validateWebhookURL checks the URL of a webhook. The errors have no credentials.
+// validateWebhookURL checks the URL of a webhook. Unlike those of kube-apiserver, the errors have no part of the URL that
+// can be a credential.
 func validateWebhookURL(text string, path *field.Path) (errs field.ErrorList) {
-	const form = `; desired format: https://host[/path]`
+	const form, hidden = "; desired format: https://host[/path]", "xxxxx"
 	u, err := url.Parse(text)
 	if err != nil {
 		return field.ErrorList{field.Required(path, "url must be a valid URL"+form)}
 	}
-	invalid := func(value, detail string) { errs = append(errs, field.Invalid(path, value, detail+form)) }
 	if u.Scheme != "https" {
-		invalid(u.Scheme, "'https' is the only allowed URL scheme")
+		errs = append(errs, field.Invalid(path, u.Scheme, "'https' is the only allowed URL scheme"+form))
 	}
 	if u.Host == "" {
-		invalid(u.Host, "host must be specified")
+		errs = append(errs, field.Invalid(path, u.Host, "host must be specified"+form))
 	}
 	if u.User != nil {
-		invalid("xxxxx", "user information is not permitted in the URL")
+		errs = append(errs, field.Invalid(path, hidden, "user information is not permitted in the URL"))
 	}
 	if u.Fragment != "" {
-		invalid(u.Fragment, "fragments are not permitted in the URL")
+		errs = append(errs, field.Invalid(path, hidden, "fragments are not permitted in the URL"))
 	}
 	if u.RawQuery != "" {
-		invalid("xxxxx", "query parameters are not permitted in the URL")
+		errs = append(errs, field.Invalid(path, hidden, "query parameters are not permitted in the URL"))
 	}
 	return errs
 }

@@ -25,7 +25,7 @@ func TestWebhooksAreValidated(t *testing.T) {
 		w := &configuration.Webhooks[0]
 		w.SideEffects, w.AdmissionReviewVersions, w.ClientConfig.URL = &none, []string{"v1"}, &address
 		_, err = api.Create(t.Context(), configuration, metav1.CreateOptions{})
-		wantError(t, "a URL with credentials, which the error does not have", err, `MutatingWebhookConfiguration.admissionregistration.k8s.io "a" is invalid: [webhooks[0].clientConfig.url: Invalid value: "xxxxx": user information is not permitted in the URL; desired format: https://host[/path], webhooks[0].clientConfig.url: Invalid value: "xxxxx": query parameters are not permitted in the URL; desired format: https://host[/path]]`)
+		wantError(t, "a URL with credentials, which the error does not have", err, `MutatingWebhookConfiguration.admissionregistration.k8s.io "a" is invalid: [webhooks[0].clientConfig.url: Invalid value: "xxxxx": user information is not permitted in the URL, webhooks[0].clientConfig.url: Invalid value: "xxxxx": query parameters are not permitted in the URL]`)
 
 		address = "https://webhook.invalid"
 		_, err = api.Create(t.Context(), configuration, metav1.CreateOptions{})

@@ -40,12 +40,12 @@ func addEmbedded(model *spec.Schema, metadata spec.Schema) {
 	addFields(model, metadata)
 	for _, name := range []string{"kind", "apiVersion"} {
 		if !slices.Contains(model.Required, name) {
-			model.Required = append(slices.Clip(model.Required), name) // the definition has the array too
+			model.Required = append(slices.Clip(model.Required), name) // s.structural has the array too
 		}
 	}
 }
 
-// addFields adds the fields of every object, as kube-apiserver describes them in custom resources.
+// addFields adds the fields of every object, as kube-apiserver describes them in embedded objects.
 func addFields(model *spec.Schema, metadata spec.Schema) {
 	const conventions = " More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#"
 	model.SetProperty("apiVersion", *spec.StringProperty().WithDescription(
