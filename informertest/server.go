@@ -19,7 +19,8 @@
 //     metadata only, and Tables.
 //   - The object semantics of kube-apiserver and etcd: one counter of resource versions for all objects, optimistic
 //     concurrency, uid, generation, creationTimestamp, generateName, finalizers and deletionTimestamp, dry runs,
-//     preconditions, and errors as metav1.Status.
+//     preconditions, and errors as metav1.Status. Where kube-apiserver does so, an update of a kind needs a
+//     resourceVersion, as for Leases, or creates what does not exist, as for Leases and Roles.
 //   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for
 //     custom resources, with lists as atomic values; for Kubernetes' own types, it needs Options.TypeConverter. Any
 //     other patch fails with 415 Unsupported Media Type. What supports apply has metadata.managedFields from its creation by
