@@ -224,7 +224,7 @@ func testReplicas(t *testing.T, c *cluster.Cluster, gate bool) {
 	for range 3 {
 		r.start()
 	}
-	three := r.settle("three replicas", !testing.Short(), digest)
+	three := r.settle("three replicas", true, digest)
 	for i, report := range three {
 		t.Logf("%s of three has %.2f of the pods, and %.2f of the live heap: %.1f of %.1f MB", r.live[i].name,
 			float64(report.Objects)/float64(one.Objects), float64(report.Heap)/float64(one.Heap), float64(report.Heap)/1e6, float64(one.Heap)/1e6)
