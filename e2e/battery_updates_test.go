@@ -72,7 +72,7 @@ func updateScript() string {
 	return script.String()
 }
 
-// TestSameUpdatesAsKubeAPIServer compares of which kinds an update needs a resourceVersion, and of which it creates objects.
+// TestSameUpdatesAsKubeAPIServer compares updates of many kinds. Some need a resourceVersion, and some create a missing object.
 // Guarantees: W10
 func TestSameUpdatesAsKubeAPIServer(t *testing.T) {
 	inProcess := inprocess.New(informertest.Options{Auth: &informertest.Auth{}})

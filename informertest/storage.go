@@ -2,7 +2,6 @@ package informertest
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -105,114 +104,6 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 	}
 	c.storeLocked(informer.Upserted, obj, opts.dryRun)
 	return obj, nil
-}
-
-// update replaces the object with the key of obj by a copy of obj.
-func (c *collection) update(obj object, opts writeOptions) (object, error) {
-	obj = c.own(obj)
-	if err := c.validate(obj); err != nil {
-		return nil, err
-	}
-	return c.modify(informer.KeyOf(obj), opts, func(object) (object, error) { return obj, nil })
-}
-
-// modify replaces the object with that key by the result of change, a new object with the same key. It holds no lock
-// meanwhile, because webhooks may call the server. If another write comes first, it begins again.
-func (c *collection) modify(key informer.Key, opts writeOptions,
-	change func(old object) (object, error)) (_ object, err error) {
-	removed := false
-	defer func() { c.changed(key, opts, removed, err) }()
-	for {
-		old, exists := c.cache.Get(key)
-		if !exists {
-			return nil, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
-		}
-		obj, err := c.modified(old, key, opts, change)
-		if err != nil {
-			return nil, err
-		}
-		if unchanged(old, obj) {
-			return old, nil // as in etcd, an update without changes is no write
-		}
-		var stored bool
-		if stored, removed = c.replace(old, obj, opts); stored {
-			return obj, nil
-		}
-	}
-}
-
-// modified returns what is to be stored in the place of old, or why it cannot be.
-func (c *collection) modified(old object, key informer.Key, opts writeOptions,
-	change func(old object) (object, error)) (object, error) {
-	obj, err := change(old)
-	if err != nil {
-		return nil, err
-	}
-	if obj, err = c.track(old, c.own(obj), opts); err != nil {
-		return nil, err
-	}
-	write := write{operation: admissionv1.Update, obj: c.own(obj), old: old, dryRun: opts.dryRun}
-	if obj, err = mutated(write, opts); err != nil {
-		return nil, err
-	}
-	version := versionOf(obj)
-	if version == "" && c.needsVersion() && !opts.whole && opts.subresource != "scale" {
-		resource := schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Resource} // not the kind, as in kube-apiserver
-		return nil, apierrors.NewInvalid(resource, key.Name, field.ErrorList{
-			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
-	}
-	if version != "" && version != old.GetResourceVersion() {
-		return nil, c.conflict(key.Name,
-			"the object has been modified; please apply your changes to the latest version and try again")
-	}
-	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
-		return nil, c.conflict(key.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
-			uid, old.GetUID()))
-	}
-	switch {
-	case opts.part != nil:
-		managers := obj.GetManagedFields()
-		if obj, err = opts.part(old, obj); err != nil {
-			return nil, err
-		}
-		if c.canApply() {
-			obj.SetManagedFields(managers)
-		}
-	case opts.status:
-		obj = c.statusWrite(old, obj)
-	case !opts.whole:
-		c.copyStatus(obj, old)
-		if obj, err = c.retained(obj, old); err != nil {
-			return nil, err
-		}
-	}
-	obj.SetUID(old.GetUID())
-	obj.SetCreationTimestamp(old.GetCreationTimestamp())
-	if !opts.whole && old.GetDeletionTimestamp() != nil { // otherwise, the validation rejects a new one
-		obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
-	}
-	if !opts.whole && obj.GetDeletionGracePeriodSeconds() == nil {
-		obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
-	}
-	obj.SetGeneration(old.GetGeneration())
-	obj.SetResourceVersion(old.GetResourceVersion())
-	if !opts.whole {
-		c.labelName(obj)
-	}
-	if !opts.whole && !opts.unchecked {
-		if err := c.invalid(key.Name, c.check(obj, old, opts)); err != nil {
-			return nil, err
-		}
-	}
-	obj = c.own(obj)
-	write.obj = obj
-	if err := opts.admission.validate(write); err != nil {
-		return nil, err
-	}
-	if !opts.status && !opts.uncounted && c.counted() && !c.sameSpec(obj, old) {
-		obj.SetGeneration(old.GetGeneration() + 1)
-	}
-	return c.read(obj), nil
 }
 
 // unchanged reports whether obj, which is to replace old, differs at most in the times of its field managers.
