@@ -134,7 +134,7 @@ func TestInlinedFields(t *testing.T) {
 }
 
 // The way to an inlined field has each struct on it, and dereferences pointers. A Go name counts if no field has it in
-// JSON.
+// JSON. The option inline does nothing, as in encoding/json.
 func TestWayToAField(t *testing.T) {
 	object := types.NewNamed(types.NewTypeName(token.NoPos, nil, "T", nil), nil, nil)
 	field := func(name string, of types.Type, embedded bool) *types.Var {
@@ -142,17 +142,21 @@ func TestWayToAField(t *testing.T) {
 	}
 	text := types.Typ[types.String]
 	deep := types.NewStruct([]*types.Var{field("Name", text, false)}, []string{`json:"name"`})
-	in := types.NewStruct([]*types.Var{field("Deep", types.NewPointer(deep), false)}, []string{`json:",inline"`})
-	fields := []*types.Var{field("In", in, false), field("Kind", text, false), field("Other", text, false), field("Extra", text, false)}
-	object.SetUnderlying(types.NewStruct(fields, []string{`json:",inline"`, `json:"Name"`, `json:"other"`, `json:"-"`}))
+	in := types.NewStruct([]*types.Var{field("Deep", types.NewPointer(deep), true)}, []string{`json:",inline"`})
+	named := types.NewStruct([]*types.Var{field("Within", text, false)}, []string{`json:"within"`})
+	fields := []*types.Var{field("In", in, true), field("Kind", text, false), field("Other", text, false),
+		field("Extra", text, false), field("Named", named, false)}
+	object.SetUnderlying(types.NewStruct(fields, []string{`json:",inline"`, `json:"Name"`, `json:"other"`, `json:"-"`, `json:",inline"`}))
 	for name, want := range map[string][]pathStep{
-		"name":  {{fieldStep, "In"}, {fieldStep, "Deep"}, {kind: derefStep}, {fieldStep, "Name"}},
-		"Name":  {{fieldStep, "Kind"}},
-		"Kind":  {{fieldStep, "Kind"}},
-		"Other": {{fieldStep, "Other"}},
-		"Extra": {{fieldStep, "Extra"}},
-		"extra": nil,
-		"In":    nil,
+		"name":   {{fieldStep, "In"}, {fieldStep, "Deep"}, {kind: derefStep}, {fieldStep, "Name"}},
+		"Name":   {{fieldStep, "Kind"}},
+		"Kind":   {{fieldStep, "Kind"}},
+		"Other":  {{fieldStep, "Other"}},
+		"Extra":  {{fieldStep, "Extra"}},
+		"extra":  nil,
+		"In":     nil,
+		"Named":  {{fieldStep, "Named"}},
+		"within": nil,
 	} {
 		if _, way := findField(object, name); !slices.Equal(way, want) {
 			t.Errorf("the way to %s is %v, want %v", name, way, want)

@@ -246,14 +246,13 @@ func fieldsOf(t types.Type, wanted string) string {
 }
 
 // jsonName returns the JSON name of a field, and whether JSON inlines its fields. Like encoding/json, it ignores a name
-// with characters that a name cannot have, and inlines structs only.
+// with characters that a name cannot have, and the option inline: it inlines embedded structs only.
 func jsonName(field *types.Var, tag string) (name string, inline bool) {
-	name, options, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+	name, _, _ = strings.Cut(reflect.StructTag(tag).Get("json"), ",")
 	if name == "-" || isTagName(name) {
 		return name, false
 	}
-	inline = field.Embedded() || slices.Contains(strings.Split(options, ","), "inline")
-	return field.Name(), inline && (structOf(field.Type()) != nil || types.Unalias(field.Type()) == types.Typ[types.Invalid])
+	return field.Name(), field.Embedded() && (structOf(field.Type()) != nil || types.Unalias(field.Type()) == types.Typ[types.Invalid])
 }
 
 // function finds the method or function of func=, and returns the type of its keys.

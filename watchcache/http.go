@@ -87,8 +87,8 @@ func (c *Cache[T]) selector(r *http.Request, opts *internalversion.ListOptions,
 	return sel, nil
 }
 
-// Selected returns the objects that the labelSelector and fieldSelector of a request select, in one namespace or, if
-// that is empty, in all. These are the objects that a DELETE of the collection deletes. It ignores other options.
+// Selected returns the objects that a DELETE of the collection deletes: those that the labelSelector, fieldSelector and
+// shardSelector of the request select, in one namespace or, if that is empty, in all. It ignores other options.
 func (c *Cache[T]) Selected(r *http.Request, namespace string) ([]T, error) {
 	opts, err := listOptions(r)
 	if err != nil {
