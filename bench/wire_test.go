@@ -43,17 +43,20 @@ func BenchmarkWire(b *testing.B) {
 		name       string
 		encrypted  bool
 		frame      int // the largest frame of HTTP/2; zero means 16 kB
+		window     int // how much a stream may send before the client has read it; zero means 4 MB
 		nextProtos []string
 	}{
 		{name: "HTTP2", encrypted: true},
 		{name: "HTTP2-frames-of-128kB", encrypted: true, frame: 128 << 10},
 		{name: "HTTP2-frames-of-1MB", encrypted: true, frame: 1 << 20},
+		{name: "HTTP2-window-of-64MB", encrypted: true, window: 64 << 20},
 		{name: "HTTP1-TLS", encrypted: true, nextProtos: []string{"http/1.1"}},
 		{name: "HTTP1-plain"},
 	} {
 		server := httptest.NewUnstartedServer(handler)
 		server.EnableHTTP2 = true
-		transport := &http.Transport{HTTP2: &http.HTTP2Config{MaxReadFrameSize: wire.frame}}
+		transport := &http.Transport{HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize: wire.frame, MaxReceiveBufferPerStream: wire.window}}
 		if wire.encrypted {
 			server.StartTLS()
 			roots := x509.NewCertPool()
