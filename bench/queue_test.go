@@ -1,5 +1,5 @@
-// Package bench compares the library's queue with controller-runtime's priority queue. Package internal/suite/bench
-// compares it with client-go's. The program in controllers measures whole controllers, the one in processes whole
+// Package bench compares the library's queue with controller-runtime's priority queue, and transports with each other.
+// Package internal/suite/bench compares the queue with client-go's. The program in controllers measures whole controllers, the one in processes whole
 // informers.
 package bench
 

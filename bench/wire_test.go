@@ -19,7 +19,7 @@ import (
 )
 
 // BenchmarkWire reads a list of 10,000 pods, and 10,000 events that the server flushes one by one, in protobuf and without
-// decoding them. The transports are made as client-go makes them. Both sides run in this process.
+// decoding them. The transports are client-go's, some with other frames or another window. Both sides run in this process.
 func BenchmarkWire(b *testing.B) {
 	const events = 10_000
 	pods := fleet.New(fleet.Config{Pods: 10_000})
