@@ -20,6 +20,9 @@ import (
 type options struct {
 	Command                          string // the arguments of these options
 	Pods, Runs, Changes, Paced, Rate int
+	Padding                          int // bytes of each pod
+	Handlers, Informers              int // of a client process, for the tables
+	Procs                            int // GOMAXPROCS of client processes; 0 means all processors
 	Formats                          []string
 	Wires                            []canned.Wire // for the tables; the first one is for all else
 	Sizes, Counts                    []int         // for -scale; empty without it
@@ -65,7 +68,7 @@ type processRun struct {
 func compare(o options) (*results, error) {
 	r := &results{Options: o, Machine: thisMachine()}
 	if err := r.series(tables, o.Pods, o.Runs, o.Formats, o.Wires, peers,
-		job{Handlers: 1, Informers: 1, Reads: true, Relist: true, Changes: o.Changes, Paced: o.Paced,
+		job{Handlers: o.Handlers, Informers: o.Informers, Reads: true, Relist: true, Changes: o.Changes, Paced: o.Paced,
 			Rate: o.Rate}); err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (r *results) series(name string, pods, runs int, formats []string, wires []
 		return err
 	}
 	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods), fmt.Sprint("-changes=", j.released()),
-		"-formats="+strings.Join(formats, ","))
+		fmt.Sprint("-padding=", r.Options.Padding), "-formats="+strings.Join(formats, ","))
 	if err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func (r *results) series(name string, pods, runs int, formats []string, wires []
 		for _, format := range formats {
 			for _, wire := range wires {
 				for _, p := range peers {
-					if p.formats != nil && !slices.Contains(p.formats, format) || !wanted.MatchString(p.name) {
+					if !p.decodes(format) || !wanted.MatchString(p.name) {
 						continue
 					}
 					j.Peer, j.Format, j.Wire = p.name, format, wire
@@ -151,7 +154,11 @@ func (r *results) run(series string, pods int, p peer, j job) (processRun, error
 	if limit == 0 {
 		limit = measure.AvailableMemory() / 4 * 3
 	}
-	err = measure.Run(&run.Figures, limit, p.env, "-as=client", "-job="+string(encoded))
+	env := p.env
+	if r.Options.Procs > 0 {
+		env = append(slices.Clip(env), fmt.Sprint("GOMAXPROCS=", r.Options.Procs))
+	}
+	err = measure.Run(&run.Figures, limit, env, "-as=client", "-job="+string(encoded))
 	switch {
 	case errors.Is(err, measure.ErrMemory):
 		run.Failure = fmt.Sprintf("more than %s of memory", measure.Bytes(float64(limit)))
@@ -192,7 +199,7 @@ func (r *results) failures() error {
 
 // serve runs the server process.
 func serve(o options) error {
-	return canned.Serve(canned.Config{Pods: o.Pods, Changes: o.Changes, Formats: o.Formats})
+	return canned.Serve(canned.Config{Pods: o.Pods, Changes: o.Changes, Padding: o.Padding, Formats: o.Formats})
 }
 
 // work runs a client process.

@@ -28,11 +28,15 @@ func main() {
 	flag.IntVar(&o.Changes, "changes", 30_000, "number of changes sent as fast as they are read")
 	flag.IntVar(&o.Paced, "paced", 5_000, "number of changes sent at -rate")
 	flag.IntVar(&o.Rate, "rate", 1_000, "number of these changes a second")
+	flag.IntVar(&o.Padding, "padding", 0, "bytes that each pod has more, in an environment variable")
+	flag.IntVar(&o.Handlers, "handlers", 1, "number of handlers of each informer")
+	flag.IntVar(&o.Informers, "informers", 1, "number of informers of a client process, which all follow the same pods")
+	flag.IntVar(&o.Procs, "procs", 0, "GOMAXPROCS of client processes; 0 means all processors")
 	flag.StringVar(&o.Peers, "peers", "", "only measure peers whose name matches this regular expression")
 	flag.StringVar(&o.Save, "save", "", "save all results in this file after each round")
 	flag.StringVar(&o.Profiles, "profiles", "",
 		"write a processor profile of each step of each client process into this directory")
-	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types")
+	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types; the one of metadata only is "+canned.Metadata)
 	wires := flag.String("wires", string(canned.HTTP2+","+canned.Plain), "how clients speak to the server")
 	maxMemory := flag.Int64("max-memory", 0,
 		"memory limit of a process in MB; 0 means three quarters of the machine's available memory")

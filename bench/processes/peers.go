@@ -1,7 +1,10 @@
 package main
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -14,8 +17,15 @@ type peer struct {
 	name    string
 	what    string // its description
 	connect func(*rest.Config) (follow, error)
-	formats []string // the formats that it decodes; nil means both
+	formats []string // the formats that it decodes; nil means whole pods in JSON and protobuf
 	env     []string
+}
+
+func (p *peer) decodes(format string) bool {
+	if p.formats == nil {
+		return format != canned.Metadata
+	}
+	return slices.Contains(p.formats, format)
 }
 
 // Names of the peers that the goals compare.
@@ -24,12 +34,14 @@ const (
 	clientGoLIST    = "client-go, LIST"
 	clientGoDropped = "client-go, managedFields dropped"
 	clientGoSlim    = "client-go, slim transform"
+	clientGoMeta    = "client-go, metadata only"
 	own             = "informer"
 	ownKept         = "informer, managedFields kept"
 	ownLIST         = "informer, LIST"
 	ownShare        = "informer, Share"
 	ownCompact      = "informer, Compact"
 	ownSlim         = "informer, slim struct"
+	ownMeta         = "informer, metadata only"
 )
 
 // peers are all compared peers, in the order of the tables.
@@ -43,6 +55,8 @@ var peers = []peer{
 		env: []string{"KUBE_FEATURE_WatchListClient=false"}},
 	{name: clientGoDropped, what: "by a transform", connect: connectClientGo(dropManagedFields)},
 	{name: clientGoSlim, what: "a transform to a pod with namespace, name, uid, resourceVersion, labels, node and phase only", connect: connectClientGo(slimTransform)},
+	{name: clientGoMeta, what: "SharedInformerFactory of its metadata client, managedFields kept", connect: connectMetadata,
+		formats: []string{canned.Metadata}},
 	{name: ownKept, what: "Config.KeepManagedFields",
 		connect: connectInformer(informer.Config[*corev1.Pod]{KeepManagedFields: true})},
 	{name: own, what: "default settings: a streaming list, managedFields dropped",
@@ -55,4 +69,6 @@ var peers = []peer{
 		connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
 	{name: ownSlim, what: "a custom struct with these fields only; in JSON, because it is not a protobuf message",
 		connect: connectInformer(informer.Config[*slimPod]{}), formats: []string{canned.JSON}},
+	{name: ownMeta, what: "default settings and metav1.PartialObjectMetadata: the server sends nothing else",
+		connect: connectInformer(informer.Config[*metav1.PartialObjectMetadata]{}), formats: []string{canned.Metadata}},
 }

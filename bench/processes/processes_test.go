@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func TestCompare(t *testing.T) {
 	o := options{
 		Pods: 60, Runs: 1, Changes: 40, Paced: 20, Rate: 1000,
-		Formats: []string{canned.JSON, canned.Protobuf}, Wires: canned.Wires,
+		Formats: []string{canned.JSON, canned.Metadata, canned.Protobuf}, Wires: canned.Wires, Padding: 100, Handlers: 1, Informers: 1, Procs: 1,
 		Sizes: []int{20, 40}, Counts: []int{1, 3},
 	}
 	r, err := compare(o)
@@ -41,11 +41,11 @@ func TestCompare(t *testing.T) {
 	}
 	for _, p := range peers {
 		for _, format := range o.Formats {
-			if p.formats != nil && !slices.Contains(p.formats, format) {
+			if !p.decodes(format) {
 				continue
 			}
 			for _, wire := range o.Wires {
-				for _, figure := range []string{syncTime, syncCPU, peakMemory, getTime, namespaceTime, allTime, relistCPU, relistEvents, eventRate, eventCPU, eventServerCPU, eventBytes, latency50, latency99} {
+				for _, figure := range []string{syncTime, syncCPU, peakMemory, getTime, namespaceTime, allTime, relistCPU, relistEvents, eventRate, eventCPU, eventServerCPU, eventBytes, pacedRate, latency50, latency99} {
 					if len(r.over(wire).values(tables, p.name, format, figure)) != 1 {
 						t.Errorf("%s, %s, %s: no %q", p.name, format, wire, figure)
 					}
@@ -68,7 +68,7 @@ func TestCompare(t *testing.T) {
 
 // A process that exceeds its memory limit is ended. The report shows that, and it is no failure.
 func TestMemoryLimit(t *testing.T) {
-	o := options{Pods: 2000, Runs: 2, Changes: 1, Paced: 1, Rate: 1, Formats: []string{canned.JSON}, Wires: []canned.Wire{canned.HTTP2}, Peers: clientGoDropped, MaxMemory: 1 << 20}
+	o := options{Pods: 2000, Runs: 2, Changes: 1, Paced: 1, Rate: 1, Formats: []string{canned.JSON}, Wires: []canned.Wire{canned.HTTP2}, Handlers: 1, Informers: 1, Peers: clientGoDropped, MaxMemory: 1 << 20}
 	r, err := compare(o)
 	if err != nil {
 		t.Fatal(err)

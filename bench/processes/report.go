@@ -74,9 +74,9 @@ func (r *results) markdown(charts []chart) string {
 	say("    cd bench && go run ./processes%s\n", strings.TrimRight(" "+o.Command, " "))
 	say("Each client is a process of its own. It follows %s pods of `internal/fleet` over loopback, with %s. The server is"+
 		" another process, and has all its answers encoded before ([bench/processes](bench/processes)); both share the processor."+
-		" There is one handler; each process"+
-		" checks the number of pods, events and versions that the handler received. Medians of %d alternating runs; ± is half of"+
-		" the distance between the best and the worst.\n", measure.Number(float64(o.Pods)), o.Wires[0], o.Runs)
+		" %s; each process"+
+		" checks the number of pods, events and versions that its handlers received. Medians of %d alternating runs; ± is half of"+
+		" the distance between the best and the worst.\n", measure.Number(float64(o.Pods)), o.Wires[0], o.load(), o.Runs)
 	say("- **Machine.** Linux %s, %d cores of %s, %s of memory; load at the beginning: %s. %s.", m.Kernel, m.Cores, m.CPU,
 		measure.Bytes(float64(m.Memory)), m.Load, m.Date)
 	say("- **Versions.** Go %s, client-go %s, controller-runtime %s.", m.Go, m.Peers["k8s.io/client-go"],
@@ -84,8 +84,8 @@ func (r *results) markdown(charts []chart) string {
 	say("- **sync** is the time from before the client is made until the handler has received each pod, **peak** the peak resident" +
 		" memory of the process until then, **heap** the live heap afterwards, per pod.")
 	say("- **events/s** is for %s changes that come as fast as they are read; **p50, p99** are the times from the server's write to the"+
-		" handler, for %s changes at %s a second. Each change updates a random pod: 70%% of them change the status, 20%% the metadata"+
-		" and 10%% the spec, and all of them resourceVersion and managedFields.", measure.Number(float64(o.Changes)), measure.Number(float64(o.Paced)), measure.Number(float64(o.Rate)))
+		" handler, for %s changes at %s a second; the last column is the rate at which these arrived. Each change updates a random pod:"+
+		" 70%% of them change the status, 20%% the metadata and 10%% the spec, and all of them resourceVersion and managedFields.", measure.Number(float64(o.Changes)), measure.Number(float64(o.Paced)), measure.Number(float64(o.Rate)))
 	say("- **relist** follows 410 Expired on the watch, without changes: processor time, allocated memory, retained memory, and" +
 		" events to the handler.")
 	for _, p := range peers {
@@ -121,6 +121,21 @@ func (r *results) markdown(charts []chart) string {
 	return b.String()
 }
 
+// load says in a sentence what differs from a usual client.
+func (o options) load() string {
+	load := "There is one handler"
+	if o.Handlers > 1 || o.Informers > 1 {
+		load = fmt.Sprintf("There are %d informers with %d handlers each", o.Informers, o.Handlers)
+	}
+	if o.Padding > 0 {
+		load += ", and each pod has " + measure.Bytes(float64(o.Padding)) + " more in an environment variable"
+	}
+	if o.Procs > 0 {
+		load += fmt.Sprintf(". GOMAXPROCS of a client is %d", o.Procs)
+	}
+	return load
+}
+
 // over returns the results over a wire.
 func (r *results) over(wire canned.Wire) *results {
 	over := *r
@@ -142,7 +157,7 @@ func (r *results) tables(say func(string, ...any), format string, wire canned.Wi
 	r.table(say, format, []column{
 		{"events/s", eventRate, measure.Number}, {"CPU an event", eventCPU, measure.Seconds}, {"of the server", eventServerCPU,
 			measure.Seconds}, {"allocated", eventBytes, measure.Bytes}, {"p50", latency50, measure.Seconds},
-		{"p99", latency99, measure.Seconds}})
+		{"p99", latency99, measure.Seconds}, {"of " + measure.Number(float64(r.Options.Rate)) + "/s", pacedRate, measure.Number}})
 	r.table(say, format, []column{
 		{"relist: CPU", relistCPU, measure.Seconds}, {"allocated", relistBytes, measure.Bytes}, {"more live", relistRetained,
 			measure.Bytes}, {"events", relistEvents, measure.Number}})

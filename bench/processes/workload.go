@@ -68,6 +68,7 @@ const (
 	eventCPU       = "event CPU s"   // per event
 	eventServerCPU = "event server CPU s"
 	eventBytes     = "event B" // allocated per event
+	pacedRate      = "paced/s" // of the changes sent at a rate; less than that if the process or the server falls behind
 	latency50      = "p50 s"   // from the server's write to the handler
 	latency99      = "p99 s"
 )
@@ -378,10 +379,12 @@ func (p *process) paced(ctx context.Context) error {
 	h.log = make([]logged, 0, p.Paced)
 	h.mu.Unlock()
 	runtime.GC()
+	began := time.Now()
 	first, versions, err := p.release(ctx, p.Paced, p.Rate)
 	if err != nil {
 		return err
 	}
+	p.figures[pacedRate] = float64(p.Paced) / time.Since(began).Seconds()
 	changes, err := p.server.Released(first, first+p.Paced)
 	if err != nil {
 		return err

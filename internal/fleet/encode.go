@@ -124,13 +124,30 @@ func AppendWatchEventJSON(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]b
 // AppendWatchEventProtobuf appends a frame of a watch in application/vnd.kubernetes.protobuf;stream=watch to dst: a
 // big-endian length of four bytes, and a metav1.WatchEvent. Its object is a complete message with the magic bytes.
 func AppendWatchEventProtobuf(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error) {
-	object := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
-	podSize := pod.Size()
-	raw := make([]byte, len(protobufMagic)+object.Size()+fieldSize(podSize))
+	return appendEventProtobuf(dst, typ, runtime.TypeMeta{APIVersion: "v1", Kind: "Pod"}, pod)
+}
+
+// AppendMetadataEventProtobuf is like [AppendWatchEventProtobuf], but writes the event of a watch for metadata only
+// (application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1).
+func AppendMetadataEventProtobuf(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error) {
+	return appendEventProtobuf(dst, typ, runtime.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		&metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta})
+}
+
+// message is an object that is encoded in protobuf.
+type message interface {
+	metav1.Object
+	runtime.ProtobufMarshaller
+}
+
+func appendEventProtobuf(dst []byte, typ watch.EventType, kind runtime.TypeMeta, m message) ([]byte, error) {
+	object := runtime.Unknown{TypeMeta: kind}
+	inside := m.Size()
+	raw := make([]byte, len(protobufMagic)+object.Size()+fieldSize(inside))
 	copy(raw, protobufMagic)
-	n, err := object.NestedMarshalTo(raw[len(protobufMagic):], pod, uint64(podSize))
+	n, err := object.NestedMarshalTo(raw[len(protobufMagic):], m, uint64(inside))
 	if err != nil {
-		return dst, fmt.Errorf("encoding pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return dst, fmt.Errorf("encoding %s %s/%s: %w", kind.Kind, m.GetNamespace(), m.GetName(), err)
 	}
 	event := metav1.WatchEvent{Type: string(typ), Object: runtime.RawExtension{Raw: raw[:len(protobufMagic)+n]}}
 	size := event.Size()
@@ -138,7 +155,7 @@ func AppendWatchEventProtobuf(dst []byte, typ watch.EventType, pod *corev1.Pod) 
 	at := len(dst)
 	dst = append(dst, make([]byte, size)...)
 	if _, err := event.MarshalTo(dst[at:]); err != nil {
-		return dst[:at-4], fmt.Errorf("encoding %s event for pod %s/%s: %w", typ, pod.Namespace, pod.Name, err)
+		return dst[:at-4], fmt.Errorf("encoding %s event for %s %s/%s: %w", typ, kind.Kind, m.GetNamespace(), m.GetName(), err)
 	}
 	return dst, nil
 }

@@ -111,17 +111,33 @@ func withKind(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
+// metadataOf returns a copy of pod's metadata with its kind, as in an event of a watch for metadata only.
+func metadataOf(pod *corev1.Pod) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"},
+		ObjectMeta: *pod.ObjectMeta.DeepCopy(),
+	}
+}
+
 func TestWatchEventsAreAsTheServerWritesThem(t *testing.T) {
+	if err := metav1.AddMetaToScheme(scheme.Scheme); err != nil {
+		t.Fatal(err)
+	}
+	whole := func(pod *corev1.Pod) runtime.Object { return withKind(pod) }
+	metadata := func(pod *corev1.Pod) runtime.Object { return metadataOf(pod) }
 	for _, test := range []struct {
+		name      string
 		mediaType string
+		object    func(*corev1.Pod) runtime.Object
 		encoder   runtime.Encoder // of objects
 		framer    runtime.Framer
 		add       func([]byte, watch.EventType, *corev1.Pod) ([]byte, error)
 	}{
-		{runtime.ContentTypeJSON, jsonEncoders[1], serializerjson.Framer, AppendWatchEventJSON},
-		{runtime.ContentTypeProtobuf, protobufEncoders[1], protobuf.LengthDelimitedFramer, AppendWatchEventProtobuf},
+		{"JSON", runtime.ContentTypeJSON, whole, jsonEncoders[1], serializerjson.Framer, AppendWatchEventJSON},
+		{"protobuf", runtime.ContentTypeProtobuf, whole, protobufEncoders[1], protobuf.LengthDelimitedFramer, AppendWatchEventProtobuf},
+		{"metadata", runtime.ContentTypeProtobuf, metadata, protobufEncoders[1], protobuf.LengthDelimitedFramer, AppendMetadataEventProtobuf},
 	} {
-		t.Run(test.mediaType, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), test.mediaType)
 			if !ok {
 				t.Fatal("client-go does not know the media type")
@@ -133,7 +149,7 @@ func TestWatchEventsAreAsTheServerWritesThem(t *testing.T) {
 			objects := make([]runtime.Object, len(changes))
 			for i, c := range changes {
 				// Copy before encoding, because an encoded Quantity remembers its text.
-				objects[i] = withKind(c.Object)
+				objects[i] = test.object(c.Object)
 			}
 			var got []byte
 			for _, c := range changes {
@@ -141,7 +157,7 @@ func TestWatchEventsAreAsTheServerWritesThem(t *testing.T) {
 				if got, err = test.add(got, c.Type, c.Object); err != nil {
 					t.Fatal(err)
 				}
-				raw := encode(t, test.encoder, withKind(c.Object))
+				raw := encode(t, test.encoder, test.object(c.Object))
 				if err := events.Encode(&metav1.WatchEvent{Type: string(c.Type), Object: runtime.RawExtension{Raw: raw}}); err != nil {
 					t.Fatal(err)
 				}

@@ -2,8 +2,8 @@
 // more than the kernel's copying, so that a measurement is about the client.
 //
 // It answers lists, whole or in pages, streaming lists (KEP-3157), watches, and the discovery requests that lead to
-// pods, in JSON and in protobuf. A [Control] can make it release changes, as fast as the client reads or at a rate, and
-// expire the open watches. [Start] serves it over each [Wire].
+// pods, in JSON and in protobuf, and metadata only in protobuf. A [Control] can make it release changes, as fast as the
+// client reads or at a rate, and expire the open watches. [Start] serves it over each [Wire].
 package canned
 
 import (
@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,13 +32,17 @@ import (
 const (
 	JSON     = "application/json"
 	Protobuf = "application/vnd.kubernetes.protobuf"
+	// Metadata is PartialObjectMetadata in protobuf.
+	Metadata = Protobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
 // Config is the configuration of a server.
 type Config struct {
 	// Pods is the number of pods, Changes the number of changes that can be released.
 	Pods, Changes int
-	// Formats are the server's formats: JSON, Protobuf or both. The first one is for clients that accept neither.
+	// Padding is the number of bytes that each pod has more, in an environment variable.
+	Padding int
+	// Formats are the server's formats. A client gets the one that it accepts, or else the first one.
 	Formats []string
 }
 
@@ -90,7 +95,9 @@ func New(c Config) (*Server, error) {
 	}
 	namespaces := map[string]int{}
 	random := rand.New(rand.NewPCG(1, 2))
+	padding := strings.Repeat("x", c.Padding)
 	for pod := range f.All() {
+		pad(pod, padding)
 		namespaces[pod.Namespace]++
 		if random.IntN(max(c.Pods/1000, 1)) == 0 && len(s.info.Keys) < 1000 {
 			s.info.Keys = append(s.info.Keys, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
@@ -117,6 +124,7 @@ func New(c Config) (*Server, error) {
 			return nil, err
 		}
 		s.versions = append(s.versions, version)
+		pad(change.Object, padding)
 		s.changed = append(s.changed, types.NamespacedName{Namespace: change.Object.Namespace, Name: change.Object.Name})
 		for _, format := range s.formats {
 			if err := format.addChange(change.Type, change.Object); err != nil {
@@ -137,6 +145,14 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// pad adds text to a pod, if it is not empty.
+func pad(pod *corev1.Pod, text string) {
+	if text != "" {
+		first := &pod.Spec.Containers[0]
+		first.Env = append(first.Env, corev1.EnvVar{Name: "PADDING", Value: text})
+	}
+}
+
 // discovery has the responses that lead to pods.
 var discovery = map[string]string{
 	"/version": `{"major":"1","minor":"37","gitVersion":"v1.37.2"}`,
@@ -149,8 +165,7 @@ var discovery = map[string]string{
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	f := s.formats[0]
 	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		i := slices.IndexFunc(s.formats,
-			func(f *format) bool { return strings.HasPrefix(strings.TrimSpace(accepted), f.media) })
+		i := slices.IndexFunc(s.formats, func(f *format) bool { return f.isAccepted(strings.TrimSpace(accepted)) })
 		if i >= 0 {
 			f = s.formats[i]
 			break
@@ -182,7 +197,7 @@ func (s *Server) list(w http.ResponseWriter, f *format, version, limit, token st
 		meta.Continue = strconv.Itoa(to)
 		meta.RemainingItemCount = new(int64(len(f.pods) - to))
 	}
-	w.Header().Set("Content-Type", f.media)
+	w.Header().Set("Content-Type", f.typ)
 	w.Header().Set("Content-Length", strconv.Itoa(f.listSize(meta, from, to)))
 	buffered := bufio.NewWriterSize(w, 256<<10)
 	f.writeList(buffered, meta, from, to)
@@ -193,7 +208,7 @@ func (s *Server) list(w http.ResponseWriter, f *format, version, limit, token st
 // each event, like kube-apiserver, which does so whenever no other event waits.
 func (s *Server) watch(r *http.Request, w http.ResponseWriter, f *format, version string, initial bool) {
 	ctx, each := r.Context(), r.TLS != nil
-	w.Header().Set("Content-Type", f.watchMedia)
+	w.Header().Set("Content-Type", f.watchType)
 	since, _ := strconv.ParseUint(version, 10, 64)
 	next := sort.Search(len(s.versions), func(i int) bool { return s.versions[i] > since })
 	buffered := bufio.NewWriterSize(w, 256<<10)

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -23,7 +24,7 @@ const pods, changes = 100, 30
 
 func start(t *testing.T) (*httptest.Server, Control) {
 	t.Helper()
-	server, err := New(Config{Pods: pods, Changes: changes, Formats: []string{JSON, Protobuf}})
+	server, err := New(Config{Pods: pods, Changes: changes, Formats: []string{JSON, Protobuf, Metadata}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func open(t *testing.T, server *httptest.Server, media, query string) io.Reader 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { response.Body.Close() })
-	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || !strings.HasPrefix(got, media) {
+	typ, _, _ := strings.Cut(media, ";")
+	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || !strings.HasPrefix(got, typ) {
 		t.Fatalf("%s: %s in %q", query, response.Status, got)
 	}
 	return response.Body
@@ -188,6 +190,69 @@ func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 			t.Errorf("the watch ended with %q, %v", rest, err)
 		}
 	})
+}
+
+// A client that asks for metadata gets nothing else, in lists and in watches.
+func TestMetadataOnly(t *testing.T) {
+	server, control := start(t)
+	info, err := control.Reset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := control.Release(1, 0); err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(fleet.Config{Pods: pods})
+	body, err := io.ReadAll(open(t, server, Metadata, "limit=30"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var envelope runtime.Unknown
+	var list metav1.PartialObjectMetadataList
+	if err := envelope.Unmarshal(bytes.TrimPrefix(body, []byte(magic))); err != nil {
+		t.Fatal(err)
+	}
+	if err := list.Unmarshal(envelope.Raw); err != nil || envelope.Kind != "PartialObjectMetadataList" || len(list.Items) != 30 {
+		t.Fatalf("%s with %d items, %v", envelope.Kind, len(list.Items), err)
+	}
+	for i := range list.Items {
+		want, _ := (&metav1.PartialObjectMetadata{ObjectMeta: f.Pod(i).ObjectMeta}).Marshal()
+		if got, err := list.Items[i].Marshal(); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("item %d is %v, %v", i, list.Items[i], err)
+		}
+	}
+	frames := open(t, server, Metadata, "watch=1&resourceVersion="+info.ResourceVersion)
+	for change := range f.Updates(1) {
+		want, err := fleet.AppendMetadataEventProtobuf(nil, change.Type, change.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, frames, len(want)); !bytes.Equal(got, want) {
+			t.Error("the frame of a change differs")
+		}
+		break
+	}
+}
+
+// Padding makes each pod larger, also those of changes.
+func TestPadding(t *testing.T) {
+	const padding = 10_000
+	server, err := New(Config{Pods: pods, Changes: changes, Padding: padding, Formats: []string{JSON, Protobuf}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range server.formats {
+		for _, pod := range f.pods {
+			if len(pod.item) < padding {
+				t.Errorf("%s: a pod has %d bytes", f.media, len(pod.item))
+			}
+		}
+		for _, change := range f.changes {
+			if len(change) < padding {
+				t.Errorf("%s: a change has %d bytes", f.media, len(change))
+			}
+		}
+	}
 }
 
 // TestDiscovery checks the discovery requests of client libraries about pods.

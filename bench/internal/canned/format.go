@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -24,19 +25,24 @@ func Name(media string) string {
 		return "JSON"
 	case Protobuf:
 		return "protobuf"
+	case Metadata:
+		return "metadata in protobuf"
 	}
 	return media
 }
 
 // format has everything encoded in one format.
 type format struct {
-	media, watchMedia string
-	appendEvent       func(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error)
-	pods              []pod
-	changes           [][]byte // frames
-	bookmark          []byte   // the frame at the end of the initial events
-	expired           []byte   // the frame with 410 Expired
-	scratch           []byte
+	media          string                    // that clients accept
+	typ, watchType string                    // of answers
+	kind           runtime.TypeMeta          // of lists
+	size           func(pod *corev1.Pod) int // in protobuf
+	appendEvent    func(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error)
+	pods           []pod
+	changes        [][]byte // frames
+	bookmark       []byte   // the frame at the end of the initial events
+	expired        []byte   // the frame with 410 Expired
+	scratch        []byte
 }
 
 // pod is a pod as a frame of a streaming list. An item of a list is a part of that frame, except for its first byte in
@@ -47,7 +53,9 @@ type pod struct {
 }
 
 func newFormat(media, version string) (*format, error) {
-	f := &format{media: media, watchMedia: media, appendEvent: fleet.AppendWatchEventJSON}
+	f := &format{media: media, kind: runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, appendEvent: fleet.AppendWatchEventJSON}
+	f.typ, _, _ = strings.Cut(media, ";")
+	f.watchType = f.typ
 	gone := apierrors.NewResourceExpired("too old resource version").ErrStatus
 	gone.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	switch media {
@@ -57,9 +65,15 @@ func newFormat(media, version string) (*format, error) {
 			return nil, err
 		}
 		f.expired = fmt.Appendf(nil, `{"type":"ERROR","object":%s}`+"\n", status)
-	case Protobuf:
-		f.watchMedia += ";stream=watch"
-		f.appendEvent = fleet.AppendWatchEventProtobuf
+	case Protobuf, Metadata:
+		f.watchType += ";stream=watch"
+		f.appendEvent, f.size = fleet.AppendWatchEventProtobuf, (*corev1.Pod).Size
+		if media == Metadata {
+			f.kind = runtime.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}
+			f.appendEvent, f.size = fleet.AppendMetadataEventProtobuf, func(pod *corev1.Pod) int {
+				return (&metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}).Size()
+			}
+		}
 		raw, err := gone.Marshal()
 		if err != nil {
 			return nil, err
@@ -91,15 +105,20 @@ const (
 	protobufAfter = "\x1a\x00\x22\x00"
 )
 
+// isAccepted reports whether a media type that a client accepts is that of f.
+func (f *format) isAccepted(accepted string) bool {
+	return strings.HasPrefix(accepted, f.media) && strings.Contains(accepted, ";as=") == (f.media == Metadata)
+}
+
 func (f *format) addPod(p *corev1.Pod) (err error) {
 	if f.scratch, err = f.appendEvent(f.scratch[:0], watch.Added, p); err != nil {
 		return err
 	}
 	frame := bytes.Clone(f.scratch)
 	from, to := len(jsonBefore), len(frame)-len(jsonAfter)
-	if f.media == Protobuf {
+	if f.size != nil {
 		to = len(frame) - len(protobufAfter)
-		from = to - p.Size()
+		from = to - f.size(p)
 	}
 	f.pods = append(f.pods, pod{frame, frame[from:to]})
 	return nil
@@ -150,7 +169,7 @@ func (f *format) writeList(w io.Writer, meta metav1.ListMeta, from, to int) {
 		size += 1 + protowire.SizeBytes(len(f.pods[i].item))
 	}
 	write([]byte(magic))
-	list := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+	list := runtime.Unknown{TypeMeta: f.kind}
 	_, _ = list.MarshalToWriter(w, size, func(w io.Writer) (int, error) {
 		write(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), encoded))
 		var head [16]byte

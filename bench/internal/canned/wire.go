@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"runtime/debug"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -28,10 +30,12 @@ var Wires = []Wire{HTTP2, HTTP1, Plain}
 
 // Serve serves one server until the process ends. It first prints its URL on a line, for [measure.Serve].
 func Serve(c Config) error {
+	before := debug.SetGCPercent(20) // while it encodes: what it holds shares the machine's memory with clients
 	s, err := Start(c)
 	if err != nil {
 		return err
 	}
+	debug.SetGCPercent(before)
 	runtime.GC()
 	fmt.Println(s.URL)
 	return <-s.ended
@@ -83,9 +87,10 @@ func (s *Started) Close() {
 	s.encrypted.Close()
 }
 
-// Client returns the configuration of a client without a limit of requests, that accepts only this media type. Only
+// Client returns the configuration of a client without a limit of requests, that accepts only this format. Only
 // Plain works with a server that Start did not start.
 func (c Control) Client(info Info, wire Wire, media string) (*rest.Config, error) {
+	media, _, _ = strings.Cut(media, ";") // a client for metadata adds the rest
 	config := &rest.Config{Host: c.Server, QPS: -1, ContentConfig: rest.ContentConfig{AcceptContentTypes: media, ContentType: media}}
 	if wire == Plain {
 		return config, nil
