@@ -77,16 +77,22 @@ func compare[K comparable, D any](o order[K], it *Item[K, D], p *Place[K]) int {
 		if c := o.keys(it.Key, p.Key); c != 0 {
 			return c
 		}
-	} else if mask := uint32(o.mask); it.Hash&mask != p.Hash&mask {
-		return cmp.Compare(it.Hash, p.Hash)
 	}
-	if c := cmp.Compare(it.Record.Space, p.Space); c != 0 {
+	return compareRest(o, it.Hash, it.Record, p)
+}
+
+// compareRest is compare for an item with that hash and record whose key, if o sorts by key, is equal to that of p.
+func compareRest[K comparable, D any](o order[K], hash uint32, r *Record[D], p *Place[K]) int {
+	if mask := uint32(o.mask); o.keys == nil && hash&mask != p.Hash&mask {
+		return cmp.Compare(hash, p.Hash)
+	}
+	if c := cmp.Compare(r.Space, p.Space); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(it.Record.Name, p.Name); c != 0 || o.mask == ByName {
+	if c := cmp.Compare(r.Name, p.Name); c != 0 || o.mask == ByName {
 		return c
 	}
-	return cmp.Compare(it.Hash, p.Hash)
+	return cmp.Compare(hash, p.Hash)
 }
 
 // Tree is a persistent B+ tree: a sorted map from places to items. A write takes O(log n) time and copies at most one
@@ -123,8 +129,16 @@ type node[K comparable, D any] struct {
 	gen   uint64 // the generation that may write to this node
 	count int    // items in this subtree
 	items []Item[K, D]
-	seps  []Item[K, D] // seps[i] is the first item in the subtree of kids[i]
+	seps  []separator[D] // seps[i] is that of kids[i]
+	keys  []K            // keys[i] is the key of the first item below kids[i]; nil unless the tree is sorted by key
 	kids  []*node[K, D]
+}
+
+// separator says where the subtree of a kid begins: it has the hash and the record of the first item there. A write
+// copies the separators of each node on its way, so they have no keys, which most trees are not sorted by.
+type separator[D any] struct {
+	hash   uint32
+	record *Record[D]
 }
 
 // Build replaces the contents of the tree with items. They must be in the tree's order and have distinct places. Build
@@ -146,7 +160,7 @@ func (t *Tree[K, D]) Build(gen uint64, items []Item[K, D]) {
 	for len(level) > 1 {
 		var above []*node[K, D]
 		for chunk := range slices.Chunk(level, maxNode) {
-			above = append(above, newInner(gen, slices.Clone(chunk)))
+			above = append(above, newInner(gen, t.order, slices.Clone(chunk)))
 		}
 		level = above
 	}
@@ -163,7 +177,7 @@ func (t *Tree[K, D]) Set(gen uint64, it Item[K, D]) K {
 	p := it.Place()
 	root, split, _ := t.root.set(gen, t.order, &p, &it)
 	if split != nil {
-		root = newInner(gen, []*node[K, D]{root, split})
+		root = newInner(gen, t.order, []*node[K, D]{root, split})
 	}
 	t.root = root
 	return it.Key
@@ -180,21 +194,42 @@ func (t *Tree[K, D]) Delete(gen uint64, p *Place[K]) {
 	}
 }
 
-// first returns the first item in n's subtree.
+// first returns the first item in n's subtree, without its slot, and without its key if that does not matter.
 func (n *node[K, D]) first() Item[K, D] {
 	if n.kids != nil {
-		return n.seps[0]
+		return n.begin(0)
 	}
 	return n.items[0]
 }
 
-func newInner[K comparable, D any](gen uint64, kids []*node[K, D]) *node[K, D] {
-	n := &node[K, D]{gen: gen, kids: kids, seps: make([]Item[K, D], len(kids))}
+// begin returns the first item below kid k, like first.
+func (n *node[K, D]) begin(k int) Item[K, D] {
+	first := Item[K, D]{Hash: n.seps[k].hash, Record: n.seps[k].record}
+	if n.keys != nil {
+		first.Key = n.keys[k]
+	}
+	return first
+}
+
+func newInner[K comparable, D any](gen uint64, o order[K], kids []*node[K, D]) *node[K, D] {
+	n := &node[K, D]{gen: gen, kids: kids, seps: make([]separator[D], len(kids))}
+	if o.keys != nil {
+		n.keys = make([]K, len(kids))
+	}
 	for i, kid := range kids {
-		n.seps[i] = kid.first()
+		n.separate(i)
 		n.count += kid.count
 	}
 	return n
+}
+
+// separate sets the separator of kid k.
+func (n *node[K, D]) separate(k int) {
+	first := n.kids[k].first()
+	n.seps[k] = separator[D]{first.Hash, first.Record}
+	if n.keys != nil {
+		n.keys[k] = first.Key
+	}
 }
 
 // set returns the node that replaces n. If that node became too large, split is its second half. grew reports whether
@@ -213,22 +248,22 @@ func (n *node[K, D]) set(gen uint64, o order[K], p *Place[K], it *Item[K, D]) (o
 		n.items = slices.Insert(n.items, i, *it)
 		n.count++
 		if len(n.items) > maxNode {
-			split = n.split(i)
+			split = n.split(o, i)
 		}
 		return n, split, true
 	}
 	k := n.kid(o, p)
 	kid, second, grew := n.kids[k].set(gen, o, p, it)
 	n = n.own(gen)
-	n.kids[k], n.seps[k] = kid, kid.first()
+	n.kids[k] = kid
+	n.separate(k)
 	if grew {
 		n.count++
 	}
 	if second != nil {
-		n.kids = slices.Insert(n.kids, k+1, second)
-		n.seps = slices.Insert(n.seps, k+1, second.first())
+		n.insert(k+1, second)
 		if len(n.kids) > maxNode {
-			split = n.split(k + 1)
+			split = n.split(o, k+1)
 		}
 	}
 	return n, split, grew
@@ -243,7 +278,10 @@ func (n *node[K, D]) own(gen uint64) *node[K, D] {
 	if n.kids == nil {
 		own.items = append(make([]Item[K, D], 0, min(len(n.items)+4, maxNode+1)), n.items...)
 	} else {
-		own.seps = append(make([]Item[K, D], 0, len(n.seps)+1), n.seps...)
+		own.seps = append(make([]separator[D], 0, len(n.seps)+1), n.seps...)
+		if n.keys != nil {
+			own.keys = append(make([]K, 0, len(n.keys)+1), n.keys...)
+		}
 		own.kids = append(make([]*node[K, D], 0, len(n.kids)+1), n.kids...)
 	}
 	return own
@@ -252,7 +290,7 @@ func (n *node[K, D]) own(gen uint64) *node[K, D] {
 // split moves the second half of n to a new node and returns it. inserted is the index of the item or kid that made n
 // too large. If that is the last one, split moves only that one: insertions in ascending order then leave full nodes
 // behind.
-func (n *node[K, D]) split(inserted int) *node[K, D] {
+func (n *node[K, D]) split(o order[K], inserted int) *node[K, D] {
 	if n.kids == nil {
 		at := len(n.items) / 2
 		if inserted == len(n.items)-1 {
@@ -268,10 +306,14 @@ func (n *node[K, D]) split(inserted int) *node[K, D] {
 	if inserted == len(n.kids)-1 {
 		at = inserted
 	}
-	second := newInner(n.gen, slices.Clone(n.kids[at:]))
+	second := newInner(n.gen, o, slices.Clone(n.kids[at:]))
 	clear(n.kids[at:])
 	clear(n.seps[at:])
 	n.kids, n.seps = n.kids[:at], n.seps[:at]
+	if n.keys != nil {
+		clear(n.keys[at:])
+		n.keys = n.keys[:at]
+	}
 	n.count -= second.count
 	return second
 }
@@ -305,16 +347,31 @@ func (n *node[K, D]) delete(gen uint64, o order[K], p *Place[K]) (own *node[K, D
 		n.dropKid(k)
 		return n, true
 	}
-	n.kids[k], n.seps[k] = kid, kid.first()
+	n.kids[k] = kid
+	n.separate(k)
 	if k == 0 || !n.merge(gen, k-1) {
 		n.merge(gen, k)
 	}
 	return n, true
 }
 
+// insert adds a kid before kid k.
+func (n *node[K, D]) insert(k int, kid *node[K, D]) {
+	n.kids = slices.Insert(n.kids, k, kid)
+	n.seps = slices.Insert(n.seps, k, separator[D]{})
+	if n.keys != nil {
+		var none K
+		n.keys = slices.Insert(n.keys, k, none)
+	}
+	n.separate(k)
+}
+
 func (n *node[K, D]) dropKid(k int) {
 	n.kids = slices.Delete(n.kids, k, k+1)
 	n.seps = slices.Delete(n.seps, k, k+1)
+	if n.keys != nil {
+		n.keys = slices.Delete(n.keys, k, k+1)
+	}
 }
 
 // merge joins kids k and k+1 if together they fill at most three quarters of a node, and reports whether it did.
@@ -330,6 +387,7 @@ func (n *node[K, D]) merge(gen uint64, k int) bool {
 	a = a.own(gen)
 	a.items = append(a.items, b.items...)
 	a.seps = append(a.seps, b.seps...)
+	a.keys = append(a.keys, b.keys...)
 	a.kids = append(a.kids, b.kids...)
 	a.count += b.count
 	n.kids[k] = a

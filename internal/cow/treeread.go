@@ -74,20 +74,21 @@ func (t Tree[K, D]) Rank(p *Place[K]) (rank int) {
 }
 
 // Search returns the number of items for which before returns true. It must do so for the first items, in the order of
-// the tree, and for no other. Search takes O(log n) time.
-func (t Tree[K, D]) Search(before func(*Item[K, D]) bool) (rank int) {
+// the tree, and for no other. It must not read the slot of an item, and the key only in a tree that is sorted by key. Search
+// takes O(log n) time.
+func (t Tree[K, D]) Search(before func(Item[K, D]) bool) (rank int) {
 	n := t.root
 	if n == nil {
 		return 0
 	}
 	for n.kids != nil {
-		k := sort.Search(len(n.seps)-1, func(i int) bool { return !before(&n.seps[i+1]) })
+		k := sort.Search(len(n.kids)-1, func(i int) bool { return !before(n.begin(i + 1)) })
 		for _, kid := range n.kids[:k] {
 			rank += kid.count
 		}
 		n = n.kids[k]
 	}
-	return rank + sort.Search(len(n.items), func(i int) bool { return !before(&n.items[i]) })
+	return rank + sort.Search(len(n.items), func(i int) bool { return !before(n.items[i]) })
 }
 
 // Ascend calls yield with the items at and after p, in order, until yield returns false. Each call gets the items of
@@ -142,12 +143,22 @@ func (n *node[K, D]) find(o order[K], p *Place[K]) (int, bool) {
 	return low, false
 }
 
+// compareKid compares the first item below kid k with p, like [cmp.Compare].
+func (n *node[K, D]) compareKid(o order[K], k int, p *Place[K]) int {
+	if o.keys != nil {
+		if c := o.keys(n.keys[k], p.Key); c != 0 {
+			return c
+		}
+	}
+	return compareRest(o, n.seps[k].hash, n.seps[k].record, p)
+}
+
 // kid returns the index of the kid whose subtree has the items at p.
 func (n *node[K, D]) kid(o order[K], p *Place[K]) int {
 	low, high := 1, len(n.seps)
 	for low < high {
 		mid := int(uint(low+high) >> 1)
-		if compare(o, &n.seps[mid], p) <= 0 {
+		if n.compareKid(o, mid, p) <= 0 {
 			low = mid + 1
 		} else {
 			high = mid
