@@ -33,10 +33,9 @@ func (t Tree[K, D]) Check() error {
 func (n *node[K, D]) check() (depth int, err error) {
 	count := len(n.items)
 	switch {
-	case len(n.items) > maxNode || len(n.kids) > maxNode || len(n.kids) != len(n.seps) ||
-		n.keys != nil && len(n.kids) != len(n.keys):
-		return 0, fmt.Errorf("node has %d items, %d kids, %d separators and %d keys of these", len(n.items), len(n.kids), len(n.seps),
-			len(n.keys))
+	case len(n.items) > maxNode || len(n.kids) > maxNode || len(n.kids) != len(n.seps)+len(n.firsts):
+		return 0, fmt.Errorf("node has %d items, %d kids and %d separators", len(n.items), len(n.kids),
+			len(n.seps)+len(n.firsts))
 	case len(n.items) == 0 && len(n.kids) == 0:
 		return 0, errors.New("empty node")
 	case len(n.items) > 0 && n.kids != nil:
@@ -50,7 +49,7 @@ func (n *node[K, D]) check() (depth int, err error) {
 		case i > 0 && d != depth:
 			return 0, fmt.Errorf("leaves at depths %d and %d", depth, d)
 		case !n.separates(i):
-			return 0, fmt.Errorf("separator %s differs from the first item of its kid, %s", n.seps[i].record, kid.first().Record)
+			return 0, fmt.Errorf("separator %d differs from the first item of its kid, %s", i, kid.first().Record)
 		case kid.gen > n.gen:
 			return 0, fmt.Errorf("node of generation %d has a kid of generation %d", n.gen, kid.gen)
 		}
@@ -62,12 +61,19 @@ func (n *node[K, D]) check() (depth int, err error) {
 	return depth + 1, nil
 }
 
-// separates reports whether the separator of kid k is that of its first item. A key that does not equal itself, such as
-// NaN, is not compared.
+// separates reports whether n has noted the first item below kid k.
 func (n *node[K, D]) separates(k int) bool {
 	first := n.kids[k].first()
-	return n.seps[k] == separator[D]{first.Hash, first.Record} &&
-		(n.keys == nil || n.keys[k] == first.Key || first.Key != first.Key)
+	if n.firsts != nil {
+		return n.firsts[k].same(first)
+	}
+	return n.seps[k] == separator[D]{first.Hash, first.Record}
+}
+
+// same reports whether it is other. A key that does not equal itself, such as NaN, is not compared.
+func (it Item[K, D]) same(other Item[K, D]) bool {
+	return it.Hash == other.Hash && it.Slot == other.Slot && it.Record == other.Record &&
+		(it.Key == other.Key || it.Key != it.Key)
 }
 
 // Check returns an error if a node is newer than its parent, and otherwise nil. A write could change such a node in

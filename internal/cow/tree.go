@@ -129,13 +129,14 @@ type node[K comparable, D any] struct {
 	gen   uint64 // the generation that may write to this node
 	count int    // items in this subtree
 	items []Item[K, D]
-	seps  []separator[D] // seps[i] is that of kids[i]
-	keys  []K            // keys[i] is the key of the first item below kids[i]; nil unless the tree is sorted by key
 	kids  []*node[K, D]
+	// A tree that is sorted by key has firsts, any other has seps.
+	seps   []separator[D] // seps[i] is that of the first item below kids[i]
+	firsts []Item[K, D]   // firsts[i] is the first item below kids[i]
 }
 
-// separator says where the subtree of a kid begins: it has the hash and the record of the first item there. A write
-// copies the separators of each node on its way, so they have no keys, which most trees are not sorted by.
+// separator says where the subtree of a kid begins. A write copies the separators of each node on its way, so they have
+// only what the order needs.
 type separator[D any] struct {
 	hash   uint32
 	record *Record[D]
@@ -194,27 +195,23 @@ func (t *Tree[K, D]) Delete(gen uint64, p *Place[K]) {
 	}
 }
 
-// first returns the first item in n's subtree, without its slot, and without its key if that does not matter.
+// first returns the first item in n's subtree. Without firsts, it has the hash and the record only.
 func (n *node[K, D]) first() Item[K, D] {
-	if n.kids != nil {
-		return n.begin(0)
+	switch {
+	case n.kids == nil:
+		return n.items[0]
+	case n.firsts != nil:
+		return n.firsts[0]
 	}
-	return n.items[0]
-}
-
-// begin returns the first item below kid k, like first.
-func (n *node[K, D]) begin(k int) Item[K, D] {
-	first := Item[K, D]{Hash: n.seps[k].hash, Record: n.seps[k].record}
-	if n.keys != nil {
-		first.Key = n.keys[k]
-	}
-	return first
+	return Item[K, D]{Hash: n.seps[0].hash, Record: n.seps[0].record}
 }
 
 func newInner[K comparable, D any](gen uint64, o order[K], kids []*node[K, D]) *node[K, D] {
-	n := &node[K, D]{gen: gen, kids: kids, seps: make([]separator[D], len(kids))}
+	n := &node[K, D]{gen: gen, kids: kids}
 	if o.keys != nil {
-		n.keys = make([]K, len(kids))
+		n.firsts = make([]Item[K, D], len(kids))
+	} else {
+		n.seps = make([]separator[D], len(kids))
 	}
 	for i, kid := range kids {
 		n.separate(i)
@@ -223,12 +220,13 @@ func newInner[K comparable, D any](gen uint64, o order[K], kids []*node[K, D]) *
 	return n
 }
 
-// separate sets the separator of kid k.
+// separate notes the first item below kid k.
 func (n *node[K, D]) separate(k int) {
 	first := n.kids[k].first()
-	n.seps[k] = separator[D]{first.Hash, first.Record}
-	if n.keys != nil {
-		n.keys[k] = first.Key
+	if n.firsts != nil {
+		n.firsts[k] = first
+	} else {
+		n.seps[k] = separator[D]{first.Hash, first.Record}
 	}
 }
 
@@ -278,9 +276,10 @@ func (n *node[K, D]) own(gen uint64) *node[K, D] {
 	if n.kids == nil {
 		own.items = append(make([]Item[K, D], 0, min(len(n.items)+4, maxNode+1)), n.items...)
 	} else {
-		own.seps = append(make([]separator[D], 0, len(n.seps)+1), n.seps...)
-		if n.keys != nil {
-			own.keys = append(make([]K, 0, len(n.keys)+1), n.keys...)
+		if n.firsts != nil {
+			own.firsts = append(make([]Item[K, D], 0, len(n.firsts)+1), n.firsts...)
+		} else {
+			own.seps = append(make([]separator[D], 0, len(n.seps)+1), n.seps...)
 		}
 		own.kids = append(make([]*node[K, D], 0, len(n.kids)+1), n.kids...)
 	}
@@ -307,12 +306,11 @@ func (n *node[K, D]) split(o order[K], inserted int) *node[K, D] {
 		at = inserted
 	}
 	second := newInner(n.gen, o, slices.Clone(n.kids[at:]))
-	clear(n.kids[at:])
-	clear(n.seps[at:])
-	n.kids, n.seps = n.kids[:at], n.seps[:at]
-	if n.keys != nil {
-		clear(n.keys[at:])
-		n.keys = n.keys[:at]
+	n.kids = slices.Delete(n.kids, at, len(n.kids))
+	if n.firsts != nil {
+		n.firsts = slices.Delete(n.firsts, at, len(n.firsts))
+	} else {
+		n.seps = slices.Delete(n.seps, at, len(n.seps))
 	}
 	n.count -= second.count
 	return second
@@ -358,19 +356,20 @@ func (n *node[K, D]) delete(gen uint64, o order[K], p *Place[K]) (own *node[K, D
 // insert adds a kid before kid k.
 func (n *node[K, D]) insert(k int, kid *node[K, D]) {
 	n.kids = slices.Insert(n.kids, k, kid)
-	n.seps = slices.Insert(n.seps, k, separator[D]{})
-	if n.keys != nil {
-		var none K
-		n.keys = slices.Insert(n.keys, k, none)
+	if n.firsts != nil {
+		n.firsts = slices.Insert(n.firsts, k, Item[K, D]{})
+	} else {
+		n.seps = slices.Insert(n.seps, k, separator[D]{})
 	}
 	n.separate(k)
 }
 
 func (n *node[K, D]) dropKid(k int) {
 	n.kids = slices.Delete(n.kids, k, k+1)
-	n.seps = slices.Delete(n.seps, k, k+1)
-	if n.keys != nil {
-		n.keys = slices.Delete(n.keys, k, k+1)
+	if n.firsts != nil {
+		n.firsts = slices.Delete(n.firsts, k, k+1)
+	} else {
+		n.seps = slices.Delete(n.seps, k, k+1)
 	}
 }
 
@@ -387,7 +386,7 @@ func (n *node[K, D]) merge(gen uint64, k int) bool {
 	a = a.own(gen)
 	a.items = append(a.items, b.items...)
 	a.seps = append(a.seps, b.seps...)
-	a.keys = append(a.keys, b.keys...)
+	a.firsts = append(a.firsts, b.firsts...)
 	a.kids = append(a.kids, b.kids...)
 	a.count += b.count
 	n.kids[k] = a

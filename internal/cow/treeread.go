@@ -74,21 +74,20 @@ func (t Tree[K, D]) Rank(p *Place[K]) (rank int) {
 }
 
 // Search returns the number of items for which before returns true. It must do so for the first items, in the order of
-// the tree, and for no other. It must not read the slot of an item, and the key only in a tree that is sorted by key. Search
-// takes O(log n) time.
-func (t Tree[K, D]) Search(before func(Item[K, D]) bool) (rank int) {
+// the tree, and for no other. The tree must be sorted by key. Search takes O(log n) time.
+func (t Tree[K, D]) Search(before func(*Item[K, D]) bool) (rank int) {
 	n := t.root
 	if n == nil {
 		return 0
 	}
 	for n.kids != nil {
-		k := sort.Search(len(n.kids)-1, func(i int) bool { return !before(n.begin(i + 1)) })
+		k := sort.Search(len(n.kids)-1, func(i int) bool { return !before(&n.firsts[i+1]) })
 		for _, kid := range n.kids[:k] {
 			rank += kid.count
 		}
 		n = n.kids[k]
 	}
-	return rank + sort.Search(len(n.items), func(i int) bool { return !before(n.items[i]) })
+	return rank + sort.Search(len(n.items), func(i int) bool { return !before(&n.items[i]) })
 }
 
 // Ascend calls yield with the items at and after p, in order, until yield returns false. Each call gets the items of
@@ -145,17 +144,15 @@ func (n *node[K, D]) find(o order[K], p *Place[K]) (int, bool) {
 
 // compareKid compares the first item below kid k with p, like [cmp.Compare].
 func (n *node[K, D]) compareKid(o order[K], k int, p *Place[K]) int {
-	if o.keys != nil {
-		if c := o.keys(n.keys[k], p.Key); c != 0 {
-			return c
-		}
+	if n.firsts != nil {
+		return compare(o, &n.firsts[k], p)
 	}
 	return compareRest(o, n.seps[k].hash, n.seps[k].record, p)
 }
 
 // kid returns the index of the kid whose subtree has the items at p.
 func (n *node[K, D]) kid(o order[K], p *Place[K]) int {
-	low, high := 1, len(n.seps)
+	low, high := 1, len(n.kids)
 	for low < high {
 		mid := int(uint(low+high) >> 1)
 		if n.compareKid(o, mid, p) <= 0 {

@@ -266,12 +266,12 @@ func (s Span[T, K]) Skip(n int, last bool) Span[T, K] {
 
 // Below returns the number of the first entry, in s or not, whose key is not below key.
 func (s Span[T, K]) Below(key K) int {
-	return s.tree.Search(func(it item[K]) bool { return s.compare(it.Key, key) < 0 })
+	return s.tree.Search(func(it *item[K]) bool { return s.compare(it.Key, key) < 0 })
 }
 
 // UpTo returns the number of the first entry, in s or not, whose key is above key.
 func (s Span[T, K]) UpTo(key K) int {
-	return s.tree.Search(func(it item[K]) bool { return s.compare(it.Key, key) <= 0 })
+	return s.tree.Search(func(it *item[K]) bool { return s.compare(it.Key, key) <= 0 })
 }
 
 // Around returns the number of the first entry at the place of key and object, and of the first one behind that place.
@@ -279,7 +279,7 @@ func (s Span[T, K]) UpTo(key K) int {
 func (s Span[T, K]) Around(key K, object Key) (at, behind int) {
 	place := newItem(key, 0, newRecord(object, 0))
 	search := func(most int) int {
-		return s.tree.Search(func(it item[K]) bool { return s.tree.Compare(&it, &place) < most })
+		return s.tree.Search(func(it *item[K]) bool { return s.tree.Compare(it, &place) < most })
 	}
 	return search(0), search(1)
 }
