@@ -22,7 +22,6 @@ type options struct {
 	Pods, Runs, Changes, Paced, Rate int
 	Padding                          int // bytes of each pod
 	Handlers, Informers              int // of a client process, for the tables
-	Procs                            int // GOMAXPROCS of client processes; 0 means all processors
 	Formats                          []string
 	Wires                            []canned.Wire // for the tables; the first one is for all else
 	Sizes, Counts                    []int         // for -scale; empty without it
@@ -154,11 +153,7 @@ func (r *results) run(series string, pods int, p peer, j job) (processRun, error
 	if limit == 0 {
 		limit = measure.AvailableMemory() / 4 * 3
 	}
-	env := p.env
-	if r.Options.Procs > 0 {
-		env = append(slices.Clip(env), fmt.Sprint("GOMAXPROCS=", r.Options.Procs))
-	}
-	err = measure.Run(&run.Figures, limit, env, "-as=client", "-job="+string(encoded))
+	err = measure.Run(&run.Figures, limit, p.env, "-as=client", "-job="+string(encoded))
 	switch {
 	case errors.Is(err, measure.ErrMemory):
 		run.Failure = fmt.Sprintf("more than %s of memory", measure.Bytes(float64(limit)))

@@ -31,7 +31,6 @@ func main() {
 	flag.IntVar(&o.Padding, "padding", 0, "bytes that each pod has more, in an environment variable")
 	flag.IntVar(&o.Handlers, "handlers", 1, "number of handlers of each informer")
 	flag.IntVar(&o.Informers, "informers", 1, "number of informers of a client process, which all follow the same pods")
-	flag.IntVar(&o.Procs, "procs", 0, "GOMAXPROCS of client processes; 0 means all processors")
 	flag.StringVar(&o.Peers, "peers", "", "only measure peers whose name matches this regular expression")
 	flag.StringVar(&o.Save, "save", "", "save all results in this file after each round")
 	flag.StringVar(&o.Profiles, "profiles", "",

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func TestCompare(t *testing.T) {
 	o := options{
 		Pods: 60, Runs: 1, Changes: 40, Paced: 20, Rate: 1000,
-		Formats: []string{canned.JSON, canned.Metadata, canned.Protobuf}, Wires: canned.Wires, Padding: 100, Handlers: 1, Informers: 1, Procs: 1,
+		Formats: []string{canned.JSON, canned.Metadata, canned.Protobuf}, Wires: canned.Wires, Padding: 100, Handlers: 1, Informers: 1,
 		Sizes: []int{20, 40}, Counts: []int{1, 3},
 	}
 	r, err := compare(o)

@@ -130,9 +130,6 @@ func (o options) load() string {
 	if o.Padding > 0 {
 		load += ", and each pod has " + measure.Bytes(float64(o.Padding)) + " more in an environment variable"
 	}
-	if o.Procs > 0 {
-		load += fmt.Sprintf(". GOMAXPROCS of a client is %d", o.Procs)
-	}
 	return load
 }
 
