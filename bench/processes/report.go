@@ -70,7 +70,7 @@ func (r *results) markdown(charts []chart) string {
 		}
 	}
 	o, m := r.Options, r.Machine
-	say("## Whole processes\n")
+	say("## Whole processes over %s\n", o.Wires[0])
 	say("    cd bench && go run ./processes%s\n", strings.TrimRight(" "+o.Command, " "))
 	say("Each client is a process of its own. It follows %s pods of `internal/fleet` over loopback, with %s. The server is"+
 		" another process, and has all its answers encoded before ([bench/processes](bench/processes)); both share the processor."+
@@ -89,7 +89,9 @@ func (r *results) markdown(charts []chart) string {
 	say("- **relist** follows 410 Expired on the watch, without changes: processor time, allocated memory, retained memory, and" +
 		" events to the handler.")
 	for _, p := range peers {
-		say("- **%s**: %s.", p.name, p.what)
+		if slices.ContainsFunc(r.Runs, func(run processRun) bool { return run.Peer == p.name }) {
+			say("- **%s**: %s.", p.name, p.what)
+		}
 	}
 	say("")
 	for i, wire := range o.Wires {

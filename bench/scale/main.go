@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// The figures that BENCHMARKS.md has for pods in protobuf. Times are in seconds, on 2 cores that the server shares: of
-// an AMD EPYC, or where it says Xeon, of an Intel Xeon, which takes 1.7 times as long.
+// The figures that BENCHMARKS.md has for pods in protobuf. Times are in seconds, on 2 cores of an AMD EPYC that the
+// server shares.
 const (
 	podBytes = 4300 // a pod in protobuf, in a list or an event: "Parts: how they are measured"
 
-	relistCPU = 93.2e-3 / 30_000 // an object of a relist that has not changed: "protobuf"
-	eventCPU  = 23.0e-6          // an event with Share: "Holding less"
-	listTime  = 5.84 / 300_000   // an object of the first list with Share: "By number of pods", Xeon
+	relistCPU = 120e-3 / 30_000 // an object of a relist that has not changed: "protobuf over plain HTTP/1.1"
+	eventCPU  = 24.4e-6         // an event with Share: the same
+	listTime  = 7.91 / 300_000  // an object of the first list with Share: "By number of pods"
 
-	serveCPU    = 0.60e-6 // an event to a watcher, without a socket: "Serving"
-	serveTCP    = 3.14e-6 // over TCP, with the clients: "Serving"
-	serveMemory = 8.1e3   // an idle watch, without a socket: "Serving"
+	serveCPU    = 1.25e-6 // an event to a watcher, without a socket: "Serving"
+	serveTCP    = 6.89e-6 // over TCP, with the clients: "Serving"
+	serveMemory = 6.2e3   // an idle watch, without a socket: "Serving"
 	// over TCP, with the client: "Serving"
 	serveTCPMemory = 89e3
 
@@ -31,17 +31,17 @@ const (
 	fanOutObject = 11e3  // of a pod in it: "Fan-out: memory"
 )
 
-// modes are what an informer can hold. peak and sync are for one object of 300,000, and sync of Compact for one of
-// 30,000: "By number of pods", Xeon, and "Holding less". One command measured the events of all three: "Holding less".
+// modes are what an informer can hold. peak and sync are for one object of 300,000: "By number of pods", and for
+// Compact "Holding less". sync of Compact, for one of 30,000, and events are from "protobuf over plain HTTP/1.1".
 var modes = []struct {
 	name             string
 	peak             float64 // bytes
 	sync             float64 // seconds for an object of the first list
 	events, eventCPU float64 // events/s, and seconds of processor time for one
 }{
-	{"default", 2.61e9 / 300_000, 10.8 / 300_000, 47_100, 23.4e-6},
-	{"`Share`", 1.55e9 / 300_000, listTime, 47_300, eventCPU},
-	{"`Compact`", 875e6 / 300_000, 1.25 / 30_000, 21_200, 64.3e-6},
+	{"default", 2.63e9 / 300_000, 10.8 / 300_000, 36_800, 30.1e-6},
+	{"`Share`", 1.57e9 / 300_000, listTime, 45_300, eventCPU},
+	{"`Compact`", 863e6 / 300_000, 1.22 / 30_000, 15_400, 92.4e-6},
 }
 
 // The figures of shard: TestBalance and the constants of Config. leaseBytes is in groups.

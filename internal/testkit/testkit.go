@@ -36,6 +36,20 @@ func LiveMemory() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
+// SteadyMemory is LiveMemory, once three of its answers in a row differ by less than one part in 200. Other goroutines
+// may still work before: an informer with Compact packs its first list again.
+func SteadyMemory() int64 {
+	for n, last := 1, LiveMemory(); ; n++ {
+		now := LiveMemory()
+		if difference := max(now-last, last-now); difference*200 > now {
+			n = 0
+		}
+		if last = now; n == 2 {
+			return now
+		}
+	}
+}
+
 // Counted runs body for as long as the benchmark wants. Each run counts as n units. It returns the number of units, the
 // time, and the bytes allocated.
 func Counted(b *testing.B, n int, body func()) (units, seconds, bytes float64) {

@@ -135,7 +135,7 @@ func compactHeap[T informer.Object](b *testing.B, object func(random *rand.Rand,
 			for b.Loop() {
 				before := testkit.LiveMemory()
 				inf, stop := runOwn(b, server, hold.config)
-				held += testkit.LiveMemory() - before
+				held += testkit.SteadyMemory() - before
 				if inf.Store().Len() != kindObjects {
 					b.Fatalf("%d objects", inf.Store().Len())
 				}
