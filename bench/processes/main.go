@@ -1,8 +1,8 @@
 // Processes compares this library, client-go and controller-runtime. Each runs in its own process, against a server in
 // another one that has all its responses encoded beforehand.
 //
-//	go run ./processes                  # prints all tables
-//	go run ./processes -scale -write    # also measures how the cost grows, and writes BENCHMARKS.md and charts
+//	go run ./processes # prints all tables
+//	go run ./processes -wires 'plain HTTP/1.1' -scale -write # writes a section of BENCHMARKS.md, and how the cost grows
 //
 // workload.go has the work of a client process. peers.go lists the compared peers; informer.go, clientgo.go and
 // controllerruntime.go connect them. report.go, goals.go and charts.go present the figures.

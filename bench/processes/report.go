@@ -70,10 +70,14 @@ func (r *results) markdown(charts []chart) string {
 		}
 	}
 	o, m := r.Options, r.Machine
-	say("## Whole processes over %s\n", o.Wires[0])
+	var wires []string
+	for _, wire := range o.Wires {
+		wires = append(wires, string(wire))
+	}
+	say("## Whole processes over %s\n", strings.Join(wires, " and over "))
 	say("    cd bench && go run ./processes%s\n", strings.TrimRight(" "+o.Command, " "))
 	say("Each client is a process of its own. It follows %s pods of `internal/fleet` over loopback, with %s. The server is"+
-		" another process, and has all its answers encoded before ([bench/processes](bench/processes)); both share the processor."+
+		" another process, and has all its answers encoded before ([bench/processes](bench/processes)); both share the processors."+
 		" %s; each process"+
 		" checks the number of pods, events and versions that its handlers received. Medians of %d alternating runs; ± is half of"+
 		" the distance between the best and the worst.\n", measure.Number(float64(o.Pods)), o.Wires[0], o.load(), o.Runs)

@@ -36,18 +36,17 @@ func LiveMemory() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// SteadyMemory is LiveMemory, once three of its answers in a row differ by less than one part in 200. Other goroutines
-// may still work before: an informer with Compact packs its first list again.
+// SteadyMemory is LiveMemory, once two more answers differ from one by at most one part in 200, or after 100 answers. It
+// waits for goroutines that still work: an informer with Compact packs its first list again.
 func SteadyMemory() int64 {
-	for n, last := 1, LiveMemory(); ; n++ {
-		now := LiveMemory()
-		if difference := max(now-last, last-now); difference*200 > now {
-			n = 0
-		}
-		if last = now; n == 2 {
-			return now
+	now := LiveMemory()
+	for base, same, tries := now, 0, 1; same < 2 && tries < 100; tries++ {
+		now = LiveMemory()
+		if same++; max(now-base, base-now)*200 > now {
+			base, same = now, 0
 		}
 	}
+	return now
 }
 
 // Counted runs body for as long as the benchmark wants. Each run counts as n units. It returns the number of units, the

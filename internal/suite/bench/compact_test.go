@@ -133,7 +133,7 @@ func compactHeap[T informer.Object](b *testing.B, object func(random *rand.Rand,
 			var held int64
 			runs := 0
 			for b.Loop() {
-				before := testkit.LiveMemory()
+				before := testkit.SteadyMemory()
 				inf, stop := runOwn(b, server, hold.config)
 				held += testkit.SteadyMemory() - before
 				if inf.Store().Len() != kindObjects {
