@@ -2,7 +2,7 @@
 // another one that has all its responses encoded beforehand.
 //
 //	go run ./processes # prints all tables
-//	go run ./processes -wires 'plain HTTP/1.1' -scale -write # writes a section of BENCHMARKS.md, and how the cost grows
+//	go run ./processes -wires 'plain HTTP/1.1' -scale -write # writes a section of BENCHMARKS.md, with charts
 //
 // workload.go has the work of a client process. peers.go lists the compared peers; informer.go, clientgo.go and
 // controllerruntime.go connect them. report.go, goals.go and charts.go present the figures.
