@@ -6,7 +6,10 @@ replace github.com/typedinformer/informer => ../
 
 replace github.com/typedinformer/informer/e2e => ../e2e
 
-require github.com/typedinformer/informer/e2e v0.1.0
+require (
+	github.com/google/go-cmp v0.7.0
+	github.com/typedinformer/informer/e2e v0.1.0
+)
 
 require github.com/spf13/pflag v1.0.10 // indirect
 

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,35 +75,51 @@ func run(ctx context.Context, t *testing.T, s suite, m copied.Module, env []stri
 	dir := *keep
 	if dir == "" {
 		dir = t.TempDir()
-	}
-	file := filepath.Join(dir, strings.ReplaceAll(s.dir, "/", "-"))
-	if err := os.RemoveAll(file + ".starts"); err != nil {
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
+	}
+	processes := s.processes()
+	if *only != "" {
+		processes = [][]string{{"-ginkgo.focus=" + *only}}
+	}
+	all := result{suite: s}
+	for i, args := range processes {
+		file := filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(s.dir, "/", "-"), i+1))
+		part, err := runProcess(ctx, m, s, env, args, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.add(part)
+	}
+	return all
+}
+
+// runProcess runs the tests of s with flags of Ginkgo. It writes files whose names begin with file.
+func runProcess(ctx context.Context, m copied.Module, s suite, env, args []string, file string) (result, error) {
+	if err := os.RemoveAll(file + ".starts"); err != nil {
+		return result{}, err
 	}
 	r := copied.Run{
 		Packages: []string{"./" + s.dir},
 		Flags:    append(strings.Fields(*flags), "-timeout=15m"),
-		Env:      append(env, "CONFORMANCE_STARTS="+file+".starts"),
-		Args:     []string{"-ginkgo.v"},
+		Env:      append(env[:len(env):len(env)], "CONFORMANCE_STARTS="+file+".starts"),
+		Args:     append([]string{"-ginkgo.v"}, args...),
 		Log:      file + ".log",
 		Report:   file + ".report",
 	}
-	if *only != "" {
-		r.Args = append(r.Args, "-ginkgo.focus="+*only)
-	}
 	outcomes, err := m.Test(ctx, r)
 	if err != nil {
-		t.Fatal(err)
+		return result{}, err
 	}
 	output, err := os.ReadFile(r.Log)
 	if err != nil {
-		t.Fatal(err)
+		return result{}, err
 	}
 	starts, err := readStarts(file + ".starts")
 	if err != nil {
-		t.Fatal(err)
+		return result{}, err
 	}
-	return result{suite: s, outcomes: outcomes, took: outcome.Took(output), starts: starts}
+	return result{suite: s, outcomes: outcomes, took: outcome.Took(output), starts: starts}, nil
 }
 
 // check compares the outcomes of a suite with what they should be.

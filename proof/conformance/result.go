@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,6 +19,23 @@ type result struct {
 	outcomes []outcome.Outcome
 	took     time.Duration   // without its compilation
 	starts   []time.Duration // of each server that it started; empty with binaries
+}
+
+// add adds the result of another process of the same suite. A test that both ran counts once, and has failed if it failed
+// in one of them.
+func (r *result) add(part result) {
+	r.took += part.took
+	r.starts = append(r.starts, part.starts...)
+	before := r.outcomes
+	for _, o := range part.outcomes {
+		same := func(known outcome.Outcome) bool { return known.Package == o.Package && known.Test == o.Test }
+		switch i := slices.IndexFunc(before, same); {
+		case i < 0:
+			r.outcomes = append(r.outcomes, o)
+		case r.outcomes[i].Skipped || !o.Passed && !o.Skipped:
+			r.outcomes[i] = o
+		}
+	}
 }
 
 // readStarts reads the durations that servers appended to a file, which is missing if there were none.
