@@ -321,6 +321,13 @@ func (s *changes) stop() int {
 	return s.made
 }
 
+// kill is a kill of a replica. Its heirs are those that have reconciled one of its pods since. If an heir is killed, too, it
+// may have owned the other pods.
+type kill struct {
+	at    time.Time
+	heirs map[string]bool
+}
+
 // checkLog reads the log of all replicas.
 func (r *replicas) checkLog(store *informer.Store[*corev1.Pod]) {
 	file, err := os.Open(r.log.Name())
@@ -328,11 +335,11 @@ func (r *replicas) checkLog(store *informer.Store[*corev1.Pod]) {
 		r.Fatal(err)
 	}
 	defer file.Close()
-	working := map[string]string{}     // by UID: the replica that is reconciling the pod
-	last := map[string]string{}        // by UID: the replica that has reconciled it last
-	version := map[string]string{}     // by UID: the version that the last reconcile saw
-	orphaned := map[string]time.Time{} // by UID: when its last replica was killed
-	var without []time.Duration        // times from a kill to the next reconcile of a pod
+	working := map[string]string{} // by UID: the replica that is reconciling the pod
+	last := map[string]string{}    // by UID: the replica that has reconciled it last
+	version := map[string]string{} // by UID: the version that the last reconcile saw
+	orphaned := map[string]*kill{} // by UID: how it lost its last replica
+	var without []time.Duration    // times from a kill to the next reconcile of a pod
 	calls, twice := 0, 0
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var at int64
@@ -349,8 +356,9 @@ func (r *replicas) checkLog(store *informer.Store[*corev1.Pod]) {
 				}
 			}
 			working[uid], last[uid] = name, name
-			if since, ok := orphaned[uid]; ok {
-				without = append(without, time.Unix(0, at).Sub(since))
+			if lost := orphaned[uid]; lost != nil {
+				without = append(without, time.Unix(0, at).Sub(lost.at))
+				lost.heirs[name] = true
 				delete(orphaned, uid)
 			}
 		case "end":
@@ -358,9 +366,10 @@ func (r *replicas) checkLog(store *informer.Store[*corev1.Pod]) {
 			version[uid] = rv
 		case "kill":
 			maps.DeleteFunc(working, func(_, worker string) bool { return worker == name })
+			this := &kill{time.Unix(0, at), map[string]bool{}}
 			for uid, owner := range last {
-				if owner == name {
-					orphaned[uid] = time.Unix(0, at)
+				if lost := orphaned[uid]; owner == name || lost != nil && lost.heirs[name] {
+					orphaned[uid] = this
 				}
 			}
 		}

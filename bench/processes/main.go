@@ -34,7 +34,8 @@ func main() {
 	flag.StringVar(&o.Peers, "peers", "", "only measure peers whose name matches this regular expression")
 	flag.StringVar(&o.Save, "save", "", "save all results in this file after each round")
 	flag.StringVar(&o.Profiles, "profiles", "",
-		"write a processor profile of each step of each client process into this directory")
+		"write profiles of each step of each client process into this directory: of the processor, and of what the process\n"+
+			"has allocated since its start (see -diff_base of go tool pprof)")
 	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types; the one of metadata only is "+canned.Metadata)
 	wires := flag.String("wires", string(canned.HTTP2+","+canned.Plain), "how clients speak to the server")
 	maxMemory := flag.Int64("max-memory", 0,

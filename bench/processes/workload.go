@@ -40,7 +40,7 @@ type job struct {
 	Paced     int  // number of changes sent at Rate
 	Rate      int  // a second
 
-	Profiles string // the directory for a processor profile of each step; empty means none
+	Profiles string // the directory for profiles of each step; empty means none
 }
 
 // released returns the number of changes that the server needs for the job.
@@ -200,7 +200,7 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 	return p.figures, nil
 }
 
-// profiled does a step, and writes its profile if one is requested.
+// profiled does a step, and writes its profiles if they are requested.
 func (j job) profiled(step string, do func() error) error {
 	if j.Profiles == "" {
 		return do()
@@ -214,8 +214,18 @@ func (j job) profiled(step string, do func() error) error {
 	if err := pprof.StartCPUProfile(file); err != nil {
 		return err
 	}
-	defer pprof.StopCPUProfile()
-	return do()
+	err = do()
+	pprof.StopCPUProfile()
+	if err != nil {
+		return err
+	}
+	allocated, err := os.Create(filepath.Join(j.Profiles, name+".allocs.pprof"))
+	if err != nil {
+		return err
+	}
+	defer allocated.Close()
+	runtime.GC() // the profile is that of the last collection
+	return pprof.Lookup("allocs").WriteTo(allocated, 0)
 }
 
 // process is this process during its job.

@@ -25,8 +25,9 @@ type Packing[T Object] interface {
 	Encoded(obj T, buf []byte) (e decode.Encoded, ok bool, err error)
 	// Whole returns obj decoded.
 	Whole(obj T) any
-	// Restored returns the T of obj, which was decoded from e.
-	Restored(e decode.Encoded, obj any) T
+	// Restored returns the T of the object that one would decode from e. If it has to be decoded and share is true, it
+	// has memory in common with others.
+	Restored(one *decode.Decoder, e decode.Encoded, share bool) (T, error)
 	// SameContent reports whether a and b are equal.
 	SameContent(a, b T) bool
 	// Measure adds the memory that obj takes to set.
@@ -59,7 +60,14 @@ func (Unpacked[T]) Encoded(T, []byte) (e decode.Encoded, ok bool, err error) { r
 func (Unpacked[T]) Whole(obj T) any { return obj }
 
 // Restored implements Packing.
-func (Unpacked[T]) Restored(_ decode.Encoded, obj any) T { return obj.(T) }
+func (Unpacked[T]) Restored(one *decode.Decoder, e decode.Encoded, share bool) (T, error) {
+	obj, err := one.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return obj.(T), nil
+}
 
 // SameContent implements Packing.
 func (Unpacked[T]) SameContent(a, b T) bool { return reflect.DeepEqual(a, b) }

@@ -57,8 +57,7 @@ func (k *Packer) Unread(one *decode.Decoder, f decode.Format, raw []byte, list *
 	}
 	buf := rawBuffer(len(raw))
 	defer putRawBuffer(buf)
-	p := identifyChecked(&found, old)
-	return k.pack(p, string(found.UID)+string(found.ResourceVersion), f, one.Alone(f, raw, *buf), list)
+	return k.packChecked(&found, f, one.Alone(f, raw, *buf), list, old)
 }
 
 // Pack returns obj, which one has decoded from raw, in packed form. old is the previous version, or nil.
@@ -89,6 +88,13 @@ func (k *Packer) PackBytes(obj any, f decode.Format, raw []byte, list *decode.Li
 	return k.pack(identify(obj.(identified), old), identityOf(obj.(identified)), f, raw, list)
 }
 
+// packChecked returns the object of which found was read in packed form. Its encoded form is raw, and old is the
+// previous version, or nil.
+func (k *Packer) packChecked(found *decode.Checked, f decode.Format, raw []byte, list *decode.ListInfo,
+	old *Object) *Object {
+	return k.pack(identifyChecked(found, old), string(found.UID)+string(found.ResourceVersion), f, raw, list)
+}
+
 // pack gives p its body: its identity, which is the UID and the version, and raw.
 func (k *Packer) pack(p *Object, identity string, f decode.Format, raw []byte, list *decode.ListInfo) *Object {
 	data, dict := k.bytes.Pack(identity, raw)
@@ -113,12 +119,20 @@ func (k *Packer) Encoded(p *Object, buf []byte) (e decode.Encoded, ok bool, err 
 // Whole returns p decoded, or nil if that fails.
 func (k *Packer) Whole(p *Object) any { return p.Decoded(nil) }
 
-// Restored returns obj, which was decoded from e, in packed form. Unlike Pack, it packs with a Transform, too: e was
-// made of a transformed object.
-func (k *Packer) Restored(e decode.Encoded, obj any) *Object {
+// Restored returns the object that one would decode from e in packed form. Unlike Pack and Unread, it packs with a
+// Transform, too: e was made of a transformed object. If one cannot check e, the object is decoded, and has memory in
+// common with others if share is true.
+func (k *Packer) Restored(one *decode.Decoder, e decode.Encoded, share bool) (*Object, error) {
+	if found, ok := one.Check(e.Format, e.Raw); ok {
+		return k.packChecked(&found, e.Format, e.Raw, e.List, nil), nil
+	}
+	obj, err := one.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
+	if err != nil {
+		return nil, err
+	}
 	p := k.PackBytes(obj, e.Format, e.Raw, e.List, nil)
 	p.setDecoded(nil, obj)
-	return p
+	return p, nil
 }
 
 // SameContent reports whether a and b have equal objects.

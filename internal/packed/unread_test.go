@@ -57,6 +57,51 @@ func TestUnreadIsPack(t *testing.T) {
 	}
 }
 
+// A saved object is packed without being decoded, also with a Transform, which has changed it before; it is decoded if that is
+// the only way to know.
+// Guarantees: D3
+func TestRestoredIsNotDecoded(t *testing.T) {
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Transform = func(obj any) (any, error) { return obj, nil }
+	one := k.pool.Get()
+	for pod := range fleet.New(fleet.Config{Pods: 100}).All() {
+		raw, err := pod.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := k.Restored(one, decode.Encoded{Format: decode.Protobuf, Raw: raw}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.decoded.Load() != nil {
+			t.Fatal("the object is decoded")
+		}
+		want, err := one.Decode(decode.Protobuf, raw, decode.Origin{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.GetUID() != pod.UID || got.GetResourceVersion() != pod.ResourceVersion {
+			t.Fatalf("packed %s %s, want %s %s", got.GetUID(), got.GetResourceVersion(), pod.UID, pod.ResourceVersion)
+		}
+		if diff := cmp.Diff(want, got.Decoded(nil)); diff != "" {
+			t.Fatalf("(-decoded +restored):\n%s", diff)
+		}
+	}
+	const twice = `{"metadata":{"name":"a"},"metadata":{"name":"b"}}` // Check leaves it to Decode
+	got, err := k.Restored(one, decode.Encoded{Format: decode.JSON, Raw: []byte(twice)}, false)
+	if err != nil || got.decoded.Load() == nil || got.GetName() != "b" {
+		t.Errorf("restored %v, %v, want the decoded b", got, err)
+	}
+	for _, damaged := range []string{`{"metadata":{"name":"a"}`, `{"metadata":{"name":7}}`} {
+		if got, err := k.Restored(one, decode.Encoded{Format: decode.JSON, Raw: []byte(damaged)}, false); err == nil {
+			t.Errorf("restored %v of %s", got, damaged)
+		}
+	}
+}
+
 // The next version of an object that somebody has read is decoded when it arrives, until nobody reads any more. So it shares with the
 // version that a reader holds.
 func TestUnreadUntilItIsRead(t *testing.T) {

@@ -93,6 +93,6 @@ func (p savedPacking[T]) Encoded(obj saved.Object, buf []byte) (e decode.Encoded
 func (p savedPacking[T]) Whole(obj saved.Object) any { return p.of.Whole(obj.(T)) }
 
 // Restored implements saved.Packing.
-func (p savedPacking[T]) Restored(e decode.Encoded, obj any) saved.Object {
-	return p.of.Restored(e, obj)
+func (p savedPacking[T]) Restored(one *decode.Decoder, e decode.Encoded, share bool) (saved.Object, error) {
+	return p.of.Restored(one, e, share)
 }

@@ -271,12 +271,10 @@ func (s *State) object(one *decode.Decoder, r snapshotfile.Record) (obj Object, 
 	if err := s.config.Decoders.Check(f); err != nil {
 		return obj, errors.New("damaged: an object is in another format than the type has")
 	}
-	list := listOf(r)
-	made, err := one.Decode(f, r.Raw, decode.Origin{List: list, Share: s.config.Share})
+	obj, err = s.config.Packing.Restored(one, decode.Encoded{Format: f, Raw: r.Raw, List: listOf(r)}, s.config.Share)
 	if err != nil {
 		return obj, fmt.Errorf("an object cannot be decoded: %w", err)
 	}
-	obj = s.config.Packing.Restored(decode.Encoded{Format: f, Raw: r.Raw, List: list}, made)
 	if ns := s.config.Identity.Namespace; ns != "" && obj.GetNamespace() != ns {
 		return obj, errors.New("damaged: an object is of another namespace")
 	}

@@ -52,8 +52,9 @@ type Packing interface {
 	Encoded(obj Object, buf []byte) (e decode.Encoded, ok bool, err error)
 	// Whole returns obj decoded.
 	Whole(obj Object) any
-	// Restored returns the object to hold for obj, which was decoded from e.
-	Restored(e decode.Encoded, obj any) Object
+	// Restored returns the object to hold for that which one would decode from e. If it has to be decoded and share is
+	// true, it has memory in common with others.
+	Restored(one *decode.Decoder, e decode.Encoded, share bool) (Object, error)
 }
 
 // Config describes a [State].

@@ -105,7 +105,13 @@ type plain struct{}
 
 func (plain) Encoded(Object, []byte) (e decode.Encoded, ok bool, err error) { return e, false, nil }
 func (plain) Whole(obj Object) any                                          { return obj }
-func (plain) Restored(_ decode.Encoded, obj any) Object                     { return obj.(Object) }
+func (plain) Restored(one *decode.Decoder, e decode.Encoded, share bool) (Object, error) {
+	obj, err := one.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
+	if err != nil {
+		return nil, err
+	}
+	return obj.(Object), nil
+}
 
 // packing is a Packing of packed objects.
 type packing struct{ *packed.Packer }
@@ -114,8 +120,8 @@ func (p packing) Encoded(obj Object, buf []byte) (decode.Encoded, bool, error) {
 	return p.Packer.Encoded(obj.(*packed.Object), buf)
 }
 func (p packing) Whole(obj Object) any { return p.Packer.Whole(obj.(*packed.Object)) }
-func (p packing) Restored(e decode.Encoded, obj any) Object {
-	return p.Packer.Restored(e, obj)
+func (p packing) Restored(one *decode.Decoder, e decode.Encoded, share bool) (Object, error) {
+	return p.Packer.Restored(one, e, share)
 }
 
 // content returns the content of a store at a version.
