@@ -357,9 +357,13 @@ func (g groups) check(value string, got int) error {
 // relist makes the watch expire, and waits for the first change after the following list. Events before that are due to
 // the list.
 func (p *process) relist(ctx context.Context) error {
+	last, err := p.last(1)
+	if err != nil {
+		return err
+	}
 	runtime.GC()
 	cpu, before := measure.CPU(), p.seen.count()
-	err := p.release(ctx, 1, func() error {
+	err = p.release(ctx, last, func() error {
 		if err := p.server.Expire(); err != nil {
 			return err
 		}
@@ -375,9 +379,13 @@ func (p *process) relist(ctx context.Context) error {
 }
 
 func (p *process) changes(ctx context.Context) error {
+	last, err := p.last(p.Changes)
+	if err != nil {
+		return err
+	}
 	runtime.GC()
 	cpu, before, began := measure.CPU(), p.seen.count(), time.Now()
-	err := p.release(ctx, p.Changes, func() error {
+	err = p.release(ctx, last, func() error {
 		_, err := p.server.Release(p.Changes, 0)
 		return err
 	})
@@ -389,21 +397,22 @@ func (p *process) changes(ctx context.Context) error {
 	return p.seen.check(before + p.Changes)
 }
 
-// release calls release, which must release n changes, and waits until the controller has received the last one and has
-// reconciled everything.
-func (p *process) release(ctx context.Context, n int, release func() error) error {
+// last returns the version of the last of the next n changes.
+func (p *process) last(n int) (uint64, error) {
 	first, err := p.server.Release(0, 0)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	changes, err := p.server.Released(first, first+n)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	last, err := strconv.ParseUint(changes.Versions[n-1], 10, 64)
-	if err != nil {
-		return err
-	}
+	return strconv.ParseUint(changes.Versions[n-1], 10, 64)
+}
+
+// release calls release, which must release the changes up to version last, and waits until the controller has received
+// that and has reconciled everything.
+func (p *process) release(ctx context.Context, last uint64, release func() error) error {
 	done := p.seen.when(func(s *progress) bool { return s.last == last && len(s.due) == 0 })
 	if err := release(); err != nil {
 		return err

@@ -343,36 +343,41 @@ func (p *process) relist(ctx context.Context) error {
 	return nil
 }
 
-// release makes the server send n changes at a rate, and waits until each handler has received them all.
-func (p *process) release(ctx context.Context, n, rate int) (first int, versions []string, err error) {
-	before := p.handlers[0].events
-	last := ""
-	told := p.expect(func(h *handler) bool { return h.version == last })
+// next returns the number of the next change that the server sends, and the versions of the next n.
+func (p *process) next(n int) (first int, versions []string, err error) {
 	if first, err = p.server.Release(0, 0); err != nil {
 		return 0, nil, err
 	}
 	changes, err := p.server.Released(first, first+n)
-	if err != nil {
-		return 0, nil, err
-	}
-	last = changes.Versions[n-1]
-	if _, err := p.server.Release(n, rate); err != nil {
-		return 0, nil, err
+	return first, changes.Versions, err
+}
+
+// release makes the server send the next changes, which have these versions, at a rate, and waits until each handler has
+// received them all.
+func (p *process) release(ctx context.Context, versions []string, rate int) error {
+	before, last := p.handlers[0].events, versions[len(versions)-1]
+	told := p.expect(func(h *handler) bool { return h.version == last })
+	if _, err := p.server.Release(len(versions), rate); err != nil {
+		return err
 	}
 	if err := told(ctx); err != nil {
-		return 0, nil, err
+		return err
 	}
-	return first, changes.Versions, p.check(before + n)
+	return p.check(before + len(versions))
 }
 
 func (p *process) changes(ctx context.Context) error {
+	_, versions, err := p.next(p.Changes)
+	if err != nil {
+		return err
+	}
 	server, err := p.server.CPU()
 	if err != nil {
 		return err
 	}
 	runtime.GC()
 	cpu, allocated, began := measure.CPU(), measure.Allocated(), time.Now()
-	if _, _, err := p.release(ctx, p.Changes, 0); err != nil {
+	if err := p.release(ctx, versions, 0); err != nil {
 		return err
 	}
 	p.figures[eventRate] = float64(p.Changes) / time.Since(began).Seconds()
@@ -388,10 +393,13 @@ func (p *process) paced(ctx context.Context) error {
 	h.mu.Lock()
 	h.log = make([]logged, 0, p.Paced)
 	h.mu.Unlock()
+	first, versions, err := p.next(p.Paced)
+	if err != nil {
+		return err
+	}
 	runtime.GC()
 	began := time.Now()
-	first, versions, err := p.release(ctx, p.Paced, p.Rate)
-	if err != nil {
+	if err := p.release(ctx, versions, p.Rate); err != nil {
 		return err
 	}
 	p.figures[pacedRate] = float64(p.Paced) / time.Since(began).Seconds()
