@@ -212,7 +212,7 @@ type block struct {
 	err   error
 }
 
-// items decodes the records of a file, on several goroutines, and calls take for each object, one at a time.
+// items restores the objects of a file, on several goroutines, and calls take for each object, one at a time.
 func (s *State) items(ctx context.Context, file *snapshotfile.Reader, take func(Object)) (err error) {
 	var buffers sync.Pool
 	p := run.Pipeline[block]{
@@ -250,7 +250,7 @@ func (s *State) items(ctx context.Context, file *snapshotfile.Reader, take func(
 	return nil
 }
 
-// decode decodes the objects of a block.
+// decode restores the objects of a block.
 func (s *State) decode(b *block) {
 	one := s.config.Decoders.Get()
 	var r snapshotfile.Record
