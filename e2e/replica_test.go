@@ -31,8 +31,8 @@ var (
 
 const (
 	killEvery = 20 * time.Second
-	// ownedWithin is the longest time that a pod of a killed replica may wait for its next reconcile: the lease, the time by which the
-	// others delete it later, and that for the lists, the Leases and the reconciles of all pods that move.
+	// ownedWithin is the longest time from the last kill to the next reconcile of a pod of a killed replica: the lease, the
+	// time by which the others delete it later, and that for the lists, the Leases and the reconciles of all pods that move.
 	ownedWithin = 15*time.Second + 3*time.Second + 7*time.Second
 )
 
@@ -357,7 +357,7 @@ func (r *replicas) checkLog(store *informer.Store[*corev1.Pod]) {
 				if took > ownedWithin {
 					long++
 				}
-				// The next kill may have been that of the new owner.
+				// Another kill may have been that of the new owner. A third one, which is even later, extends the limit no more.
 				if limit := ownedWithin + min(killed.Sub(since), ownedWithin); took > limit {
 					if late++; late <= 10 {
 						r.Errorf("%s was without an owner for %v, want at most %v", uid, took, limit)

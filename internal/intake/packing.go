@@ -25,8 +25,8 @@ type Packing[T Object] interface {
 	Encoded(obj T, buf []byte) (e decode.Encoded, ok bool, err error)
 	// Whole returns obj decoded.
 	Whole(obj T) any
-	// Restored returns the T of the object that one would decode from e. If it has to be decoded and share is true, it
-	// has memory in common with others.
+	// Restored returns the T of the object of which e is the encoded form. If it has to be decoded, one does that, and it
+	// shares memory with others if share is true.
 	Restored(one *decode.Decoder, e decode.Encoded, share bool) (T, error)
 	// SameContent reports whether a and b are equal.
 	SameContent(a, b T) bool

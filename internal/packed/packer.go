@@ -88,8 +88,7 @@ func (k *Packer) PackBytes(obj any, f decode.Format, raw []byte, list *decode.Li
 	return k.pack(identify(obj.(identified), old), identityOf(obj.(identified)), f, raw, list)
 }
 
-// packChecked returns the object of which found was read in packed form. Its encoded form is raw, and old is the
-// previous version, or nil.
+// packChecked packs the object that found describes. raw is its encoded form. old is the previous version, or nil.
 func (k *Packer) packChecked(found *decode.Checked, f decode.Format, raw []byte, list *decode.ListInfo,
 	old *Object) *Object {
 	return k.pack(identifyChecked(found, old), string(found.UID)+string(found.ResourceVersion), f, raw, list)
@@ -119,9 +118,9 @@ func (k *Packer) Encoded(p *Object, buf []byte) (e decode.Encoded, ok bool, err 
 // Whole returns p decoded, or nil if that fails.
 func (k *Packer) Whole(p *Object) any { return p.Decoded(nil) }
 
-// Restored returns the object that one would decode from e in packed form. Unlike Pack and Unread, it packs with a
-// Transform, too: e was made of a transformed object. If one cannot check e, the object is decoded, and has memory in
-// common with others if share is true.
+// Restored packs the object whose encoded form is e. Unlike Pack and Unread, it packs with a Transform, too: e was made
+// of a transformed object. If one cannot check e, Restored decodes the object, which shares memory with others if share
+// is true.
 func (k *Packer) Restored(one *decode.Decoder, e decode.Encoded, share bool) (*Object, error) {
 	if found, ok := one.Check(e.Format, e.Raw); ok {
 		return k.packChecked(&found, e.Format, e.Raw, e.List, nil), nil

@@ -68,26 +68,32 @@ func TestRestoredIsNotDecoded(t *testing.T) {
 	k.Transform = func(obj any) (any, error) { return obj, nil }
 	one := k.pool.Get()
 	for pod := range fleet.New(fleet.Config{Pods: 100}).All() {
-		raw, err := pod.Marshal()
+		inJSON, err := json.Marshal(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := k.Restored(one, decode.Encoded{Format: decode.Protobuf, Raw: raw}, false)
+		inProtobuf, err := pod.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.decoded.Load() != nil {
-			t.Fatal("the object is decoded")
-		}
-		want, err := one.Decode(decode.Protobuf, raw, decode.Origin{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.GetUID() != pod.UID || got.GetResourceVersion() != pod.ResourceVersion {
-			t.Fatalf("packed %s %s, want %s %s", got.GetUID(), got.GetResourceVersion(), pod.UID, pod.ResourceVersion)
-		}
-		if diff := cmp.Diff(want, got.Decoded(nil)); diff != "" {
-			t.Fatalf("(-decoded +restored):\n%s", diff)
+		for f, raw := range map[decode.Format][]byte{decode.JSON: inJSON, decode.Protobuf: inProtobuf} {
+			got, err := k.Restored(one, decode.Encoded{Format: f, Raw: raw}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.decoded.Load() != nil {
+				t.Fatalf("format %d: the object is decoded", f)
+			}
+			want, err := one.Decode(f, raw, decode.Origin{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.GetUID() != pod.UID || got.GetResourceVersion() != pod.ResourceVersion {
+				t.Fatalf("packed %s %s, want %s %s", got.GetUID(), got.GetResourceVersion(), pod.UID, pod.ResourceVersion)
+			}
+			if diff := cmp.Diff(want, got.Decoded(nil)); diff != "" {
+				t.Fatalf("format %d (-decoded +restored):\n%s", f, diff)
+			}
 		}
 	}
 	const twice = `{"metadata":{"name":"a"},"metadata":{"name":"b"}}` // Check leaves it to Decode

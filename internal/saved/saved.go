@@ -52,8 +52,8 @@ type Packing interface {
 	Encoded(obj Object, buf []byte) (e decode.Encoded, ok bool, err error)
 	// Whole returns obj decoded.
 	Whole(obj Object) any
-	// Restored returns the object to hold for that which one would decode from e. If it has to be decoded and share is
-	// true, it has memory in common with others.
+	// Restored returns the object of which e is the encoded form, as the collection holds it. If it has to be decoded,
+	// one does that, and it shares memory with others if share is true.
 	Restored(one *decode.Decoder, e decode.Encoded, share bool) (Object, error)
 }
 
