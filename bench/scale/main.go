@@ -17,8 +17,8 @@ import (
 const (
 	podBytes = 4300 // a pod in protobuf, in a list or an event: "Parts: how they are measured"
 
-	relistCPU = 120e-3 / 30_000 // an object of a relist that has not changed: "protobuf over plain HTTP/1.1"
-	eventCPU  = 24.4e-6         // an event with Share: the same
+	relistCPU = 160e-3 / 30_000 // an object of a relist that has not changed: "protobuf over plain HTTP/1.1"
+	eventCPU  = 32.1e-6         // an event with Share: the same
 	listTime  = 7.91 / 300_000  // an object of the first list with Share: "By number of pods"
 
 	serveCPU    = 1.25e-6 // an event to a watcher, without a socket: "Serving"
@@ -39,9 +39,9 @@ var modes = []struct {
 	sync             float64 // seconds for an object of the first list
 	events, eventCPU float64 // events/s, and seconds of processor time for one
 }{
-	{"default", 2.63e9 / 300_000, 10.8 / 300_000, 36_800, 30.1e-6},
-	{"`Share`", 1.57e9 / 300_000, listTime, 45_300, eventCPU},
-	{"`Compact`", 863e6 / 300_000, 1.22 / 30_000, 15_400, 92.4e-6},
+	{"default", 2.63e9 / 300_000, 10.8 / 300_000, 33_500, 31.7e-6},
+	{"`Share`", 1.57e9 / 300_000, listTime, 32_900, eventCPU},
+	{"`Compact`", 863e6 / 300_000, 1.59 / 30_000, 15_400, 91.6e-6},
 }
 
 // The figures of shard: TestBalance and the constants of Config. leaseBytes is in groups.
