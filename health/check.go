@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -85,8 +86,9 @@ func synced(s informer.InformerStatus) string {
 	return strings.Join(failures, "; ")
 }
 
-// watching describes the watches that have been down for longer than limit, or have received no resource version for
-// longer than age. It skips a resource that the server does not serve, and an optional selection that it refuses.
+// watching describes the watches that have been down for longer than limit, or for a while because the server refuses
+// them, or have received no resource version for longer than age. It skips a resource that the server does not serve,
+// and an optional selection that it refuses.
 func watching(s informer.InformerStatus, limit, age time.Duration) string {
 	var failures []string
 	for i, r := range s.Reflectors {
@@ -101,11 +103,22 @@ func watching(s informer.InformerStatus, limit, age time.Duration) string {
 		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent || optional {
 			continue
 		}
-		if down := time.Since(r.NoWatchSince); down > limit {
+		down := time.Since(r.NoWatchSince)
+		if down > limit || limit < math.MaxInt64 && down > maxRefused && refused(r) {
 			failures = append(failures, fmt.Sprintf("no watch for %v, %s", round(down), describe(r)))
 		}
 	}
 	return strings.Join(failures, "; ")
+}
+
+// maxRefused is how long the server may reject the credentials of a watch, or their rights. Unlike an outage, that does
+// not pass by itself, and a probe should show it within a minute.
+const maxRefused = 30 * time.Second
+
+// refused reports whether the last answer since the watch ended was 401 or 403.
+func refused(r informer.ReflectorStatus) bool {
+	return (apierrors.IsUnauthorized(r.LastError) || apierrors.IsForbidden(r.LastError)) &&
+		!r.LastErrorTime.Before(r.NoWatchSince)
 }
 
 // handling names the handlers that have been in one call for longer than limit.

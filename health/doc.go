@@ -11,8 +11,9 @@
 // Readiness says whether the stores can be read. It fails when a restart would not help:
 //
 //	informer/<resource>/synced      the store has not received the whole collection
-//	informer/<resource>/watch       no watch has been open for longer than Config.MaxNoWatch, or an open one has received no
-//	                                resource version for longer than Config.MaxVersionAge
+//	informer/<resource>/watch       no watch has been open for longer than Config.MaxNoWatch, or for half a minute because the
+//	                                server answers 401 or 403; or an open one has received no resource version for longer
+//	                                than Config.MaxVersionAge
 //
 // Liveness says whether the program makes progress. It fails when only a restart helps:
 //

@@ -23,6 +23,8 @@ type Config struct {
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() informer.QueueStatus
 	// MaxNoWatch is how long an informer may be without an open watch. Zero means 5 minutes. Negative means no limit.
+	// If the server answers 401 or 403, half a minute is enough: credentials that have ended do not come back by
+	// themselves.
 	MaxNoWatch time.Duration
 	// MaxVersionAge is how long an open watch may be without a new resource version. kube-apiserver sends one at least
 	// every ten minutes. Zero or negative means no limit: the API server of an extension may send none while nothing

@@ -104,7 +104,7 @@ func forbidden() error {
 	return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(secret))
 }
 
-// Guarantees: Z1, Z2
+// Guarantees: R13, Z1, Z2
 func TestChecks(t *testing.T) {
 	for name, test := range map[string]func(r *rig){
 		"not started": func(r *rig) {
@@ -141,6 +141,19 @@ func TestChecks(t *testing.T) {
 			r.sync()
 			<-time.After(6 * time.Minute)
 			r.expect(health.Ready(r.config()), `informer/v1 pods/watch failed: no watch for 6m0s, .*: 403 Forbidden`)
+		},
+		"a token is revoked": func(r *rig) {
+			r.sync()
+			<-time.After(time.Hour)
+			r.server.Inject(informertest.Fault{Resource: "pods", Error: apierrors.NewUnauthorized(secret)})
+			r.server.EndWatches()
+			<-time.After(29 * time.Second)
+			r.expect(health.Ready(r.config()), "")
+			<-time.After(30 * time.Second)
+			r.expect(health.Ready(r.config()), `informer/v1 pods/watch failed: no watch for 59s, state \w+ for \d+s, last error \d+s ago: 401 Unauthorized`)
+			config := r.config()
+			config.MaxNoWatch = -1
+			r.expect(health.Ready(config), "")
 		},
 		"an optional selection is forbidden": func(r *rig) {
 			config := r.config()
