@@ -26,7 +26,8 @@ import (
 //   - 10,000 levels of nesting in an object. A type that contains itself is requested in JSON, since its nesting in
 //     protobuf would have no limit
 //   - 90 s for the headers of a response, and 90 s for each 16 KiB of a list, not counting decoding: [ErrNoProgress]. A
-//     streaming list has 10 s for each KiB. A watch must end within 30 s after its timeoutSeconds
+//     streaming list has 10 s for its headers, and for each KiB. A watch, with its headers, must end within 30 s after
+//     its timeoutSeconds
 //   - 256 MiB of memory for one decoded object without its strings: ErrTooLarge. A kilobyte of memory can come from a
 //     few encoded bytes, such as a list of empty structs. An informer decodes at most four objects at once, however
 //     many namespaces it follows
@@ -47,8 +48,9 @@ var errNoClient = errors.New("the client is nil: create one with NewClient")
 //
 // QPS, Burst and RateLimiter limit the requests of all users of the client together; zero QPS means client-go's default
 // of 5 per second. As in client-go, they do not limit watches and streaming lists, except one that follows another of
-// the same informer within a second. Timeout limits lists, not watches. AcceptContentTypes, or else ContentType, sets
-// the media types to request. Empty means protobuf for types that support it, and JSON.
+// the same informer within a second. Timeout limits requests of single objects, and the headers of lists: a list that
+// takes long is no failure while it makes progress. It does not limit watches. AcceptContentTypes, or else ContentType,
+// sets the media types to request. Empty means protobuf for types that support it, and JSON.
 func NewClient(config *rest.Config) (*Client, error) {
 	client, err := transport.New(config)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -25,9 +26,13 @@ type Client struct {
 	Accept string // the configured media types; empty means those of the object's type
 	// Precedence is that of lists over requests in the background. Clients of WithTracer share it.
 	Precedence *Precedence
+	// Suspension ends the watches after the system was suspended. Clients of WithTracer share it.
+	Suspension *Suspension
 
-	lists   *http.Client // also for requests of single objects
-	watches *http.Client // lists without a time limit on the body
+	objects *http.Client // for single objects and documents, with the time limit of rest.Config
+	lists   *http.Client // objects without that limit, which ends a long body
+	watches *http.Client
+	header  time.Duration // the time limit for the header of a list
 	limiter flowcontrol.RateLimiter
 	warn    func(ctx context.Context, code int, agent, text string)
 	traffic *traffic
@@ -68,18 +73,24 @@ func New(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transport to the API server: %w", err)
 	}
-	lists := *httpClient // a copy: httpClient may be http.DefaultClient
-	lists.CheckRedirect = checkRedirect
-	watches := lists
-	watches.Timeout = 0
+	objects := *httpClient // a copy: httpClient may be http.DefaultClient
+	objects.CheckRedirect = checkRedirect
+	lists := objects
+	lists.Timeout = 0
 	c := &Client{
 		Base:       base,
 		Accept:     config.AcceptContentTypes,
 		Precedence: newPrecedence(),
+		Suspension: newSuspension(func() { utilnet.CloseIdleConnectionsFor(objects.Transport) }),
+		objects:    &objects,
 		lists:      &lists,
-		watches:    &watches,
+		watches:    &lists,
+		header:     maxSilence,
 		limiter:    config.RateLimiter,
 		traffic:    &traffic{},
+	}
+	if objects.Timeout > 0 {
+		c.header = min(c.header, objects.Timeout)
 	}
 	if c.Accept == "" {
 		c.Accept = config.ContentType
@@ -179,8 +190,15 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 
 // exchange is Send without status and traces. It also returns the status code of the response, or 0.
 func (c *Client) exchange(ctx context.Context, r Request, header http.Header) (_ *Response, code int, err error) {
+	httpClient, limit := c.objects, maxSilence
+	switch r.verb() {
+	case "list":
+		httpClient, limit = c.lists, c.header
+	case "watch": // the caller limits it: a proxy may hold the header back until the first event
+		httpClient, limit = c.watches, math.MaxInt64
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(maxSilence, func() { cancel(ErrNoProgress) })
+	timer := time.AfterFunc(limit, func() { cancel(ErrNoProgress) })
 	end := func() { timer.Stop(); cancel(nil) }
 	fail := func(err error) (*Response, int, error) {
 		end()
@@ -191,10 +209,6 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header) (_
 		return fail(err)
 	}
 	req.Header = header
-	httpClient := c.lists
-	if r.Watch {
-		httpClient = c.watches
-	}
 	resp, err := httpClient.Do(req)
 	if err != nil {
 		if failed := (*url.Error)(nil); errors.As(err, &failed) {
@@ -213,7 +227,7 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header) (_
 		defer resp.Body.Close()
 		return nil, code, responseError(resp, r.Method, r.Resource, r.Name)
 	}
-	timer.Stop() // the caller limits a watch
+	timer.Stop()
 	f, err := decode.FormatOf(resp.Header.Get("Content-Type"))
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" { // http removes gzip
 		err = fmt.Errorf("the server sent content encoding %.100q, which was not requested", encoding)

@@ -12,8 +12,8 @@ var ErrNoProgress = errors.New("no progress: the server did not send in time")
 
 // Deadlines of a response.
 const (
-	// maxSilence is the time limit for the headers of a response, and then for each listProgress bytes of a list.
-	// kube-apiserver itself ends a list request after a minute.
+	// maxSilence is the time limit for the headers of a response, except a watch's, and then for each listProgress bytes
+	// of a list. kube-apiserver itself ends a list request after a minute.
 	maxSilence   = 90 * time.Second
 	listProgress = 16 << 10
 	// statusTimeout is the time limit for the body of an error.

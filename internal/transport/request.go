@@ -22,7 +22,7 @@ import (
 type Request struct {
 	Method      string
 	URL         *url.URL
-	Watch       bool // Send sets no time limit for the body
+	Watch       bool // Send sets no time limit
 	Accept      string
 	ContentType string // of Body
 	Body        []byte
