@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,6 +161,7 @@ func (s *Source) page(ctx context.Context, query url.Values, into Collector, sha
 // Reaches sends a list request at resource version rv. If the server has not reached rv, IsTooLarge is true for the
 // error.
 func (s *Source) Reaches(ctx context.Context, rv, shard string) error {
+	s.quiet = time.Now()
 	query := atLeast(rv)
 	query.Set("limit", "1")
 	resp, err := s.ask(ctx, query, shard)

@@ -39,6 +39,13 @@ func (r *Retries) Failed(now time.Time, err error) time.Duration {
 	return delay
 }
 
+// Reset forgets the failures so far, because a watch has worked since.
+func (r *Retries) Reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count = 0
+}
+
 // Failures returns the number of consecutive failures, and when the wait after the last one ends.
 func (r *Retries) Failures(now time.Time) (n int, retryAt time.Time) {
 	r.mu.Lock()

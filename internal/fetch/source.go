@@ -49,6 +49,10 @@ type Source struct {
 	Awaits Awaits // what the source waits for; its user may set it between requests
 
 	watched time.Time // when the last watch was opened
+	quiet   time.Time // since when watches have had no event; zero if the last one had some
+	worked  bool      // a watch has worked since the last call of Worked
+	cuts    cuts      // of watches
+	pulse   bookmarks // of watches
 	picky   bool      // the server rejects the media type parameter that drops managedFields
 	config  Config
 	url     *url.URL
@@ -115,7 +119,18 @@ func (s *Source) readyToWatch(ctx context.Context) error {
 		}
 	}
 	s.watched = time.Now()
+	if s.quiet.IsZero() {
+		s.quiet = s.watched
+	}
 	return nil
+}
+
+// Worked reports whether a watch that has ended since the last call of Worked did work: it delivered an event or a
+// bookmark, or stood for a while.
+func (s *Source) Worked() bool {
+	worked := s.worked
+	s.worked = false
+	return worked
 }
 
 // ready waits until the rate limit allows one more request.

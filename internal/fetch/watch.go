@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -38,10 +39,16 @@ type Watch struct {
 	response *transport.Response
 	frames   decode.Frames
 	events   int // events that have been read
+	changes  int // those after the initial events that are no errors, and bookmarks
 	opened   time.Time
-	timeout  time.Duration   // the server ends the watch this long after opened
+	timeout  time.Duration // the server ends the watch this long after opened
+	silence  silence
+	vigil    vigil
+	marked   time.Time       // when the last bookmark came
+	period   time.Duration   // the longest time between two bookmarks
 	request  context.Context // the context of the request
 	cancel   context.CancelCauseFunc
+	forget   func()              // ends the look for suspensions
 	deadline *time.Timer         // ends request
 	progress *transport.Progress // ends request when the initial events take too long; nil for a watch without them
 }
@@ -79,6 +86,9 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 	if timeout == 0 {
 		timeout = MinWatchTimeout + rand.N(MinWatchTimeout)
 	}
+	if limit := s.cuts.timeout(time.Now()); limit > 0 && !initial { // the initial events may take longer
+		timeout = min(timeout, limit)
+	}
 	w := &Watch{source: s, timeout: timeout}
 	query.Set("watch", "1")
 	query.Set("allowWatchBookmarks", "true")
@@ -92,18 +102,24 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 		limit = streamDeadline
 	}
 	w.deadline = time.AfterFunc(limit, func() { w.cancel(transport.ErrNoProgress) })
+	w.forget = s.config.Client.Suspension.Watch(w.cancel)
 	w.opened = time.Now()
+	w.silence.opened = w.opened
+	w.vigil.of, w.vigil.end = &w.silence, func() { w.cancel(transport.ErrNoProgress) }
+	w.vigil.set(s.pulse.limit())
 	s.watches.Add(1)
 	if w.response, err = s.send(w.request, query, s.config.Accept, shard); err != nil {
-		w.deadline.Stop()
+		w.silence.last = w.silence.lasts()
+		w.ended(brokeOff(err))
 		err = fmt.Errorf("watch: %w", transport.Because(w.request, err))
 		w.cancel(nil)
 		return nil, err
 	}
 	s.auditID.Store(w.response.AuditID)
-	body := io.Reader(w.response)
+	w.silence.ReadCloser = w.response
+	body := io.Reader(&w.silence)
 	if initial {
-		w.progress = transport.NewProgress(w.request, w.response, w.deadline, streamDeadline, streamProgress)
+		w.progress = transport.NewProgress(w.request, &w.silence, w.deadline, streamDeadline, streamProgress)
 		body = w.progress
 	}
 	w.frames = decode.NewFrames(body, w.response.Format)
@@ -112,13 +128,51 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 
 // Close ends the watch.
 func (w *Watch) Close() {
-	w.deadline.Stop()
+	w.ended(w.silence.failed != nil)
 	w.cancel(nil)
 	w.response.Close()
 }
 
-// Silent reports whether the watch has had no event for as long as a server keeps a watch open.
-func (w *Watch) Silent() bool { return w.events == 0 && time.Since(w.opened) >= MinWatchTimeout }
+// ended makes the source learn from the end of the watch. broke is true if it broke off.
+func (w *Watch) ended(broke bool) {
+	w.deadline.Stop()
+	w.vigil.stop()
+	w.forget()
+	s, now := w.source, time.Now()
+	this := cut{now.Sub(w.opened), w.silence.last}
+	cause := context.Cause(w.request)
+	stood := this.age >= workedAfter || cause == transport.ErrSuspended
+	switch {
+	case cause == nil && broke:
+		s.cuts.add(now, this)
+	case cause == nil && w.response == nil: // the request failed before the server could accept it
+		stood = false
+	case errors.Is(cause, transport.ErrNoProgress) && w.period == 0: // the server may send no bookmarks any more
+		s.pulse = bookmarks{}
+	default:
+		s.cuts.stood(this.age, w.silence.longest)
+	}
+	s.worked = s.worked || stood || w.changes > 0
+	if w.events > 0 {
+		s.quiet = time.Time{}
+	}
+}
+
+// brokeOff reports whether err, the failure of a request for a watch, may come from a limit of something between client
+// and server, which waited for the server.
+func brokeOff(err error) bool {
+	var timeout interface{ Timeout() bool }
+	switch code := transport.StatusCode(err); {
+	case code != 0:
+		return code >= 500 || code == http.StatusRequestTimeout
+	case transport.IsUnreachable(err):
+		return false
+	}
+	return !errors.As(err, &timeout) || !timeout.Timeout() // such as a handshake that took too long
+}
+
+// Silent reports whether watches have had no event for as long as a server keeps a watch open.
+func (w *Watch) Silent() bool { return w.events == 0 && time.Since(w.source.quiet) >= MinWatchTimeout }
 
 // untilBookmark reads events until the next bookmark, which it returns encoded. It adds the objects before it to in,
 // and waits until in has handed them on. It returns io.EOF if the server ended the watch normally.
@@ -135,6 +189,7 @@ func (w *Watch) untilBookmark(in Intake) (raw []byte, err error) {
 			w.events++
 			w.source.events.Add(1)
 			if event == apiwatch.Added || event == apiwatch.Modified || event == apiwatch.Deleted {
+				w.changes++
 				in.Add(frame.Raw, event == apiwatch.Deleted, nil)
 				continue
 			}
@@ -200,6 +255,7 @@ func (w *Watch) initialEvents(into Collector) (version string, err error) {
 	case meta.Annotations[metav1.InitialEventsAnnotationKey] != "true":
 		return "", fmt.Errorf("%w: the server sent an ordinary bookmark among the initial events", ErrNoStreaming)
 	}
+	w.changes = 0
 	w.progress.EndAt(w.timeout + watchGrace - time.Since(w.opened))
 	return meta.ResourceVersion, nil
 }
@@ -220,6 +276,7 @@ func (w *Watch) Follow(into NewIntake, progressed func(version string) error) er
 		case err != nil:
 			return err
 		}
+		w.bookmarked()
 		version := string(w.response.Format.Peek(raw).ResourceVersion)
 		if version == "" {
 			return errNoVersion
@@ -228,4 +285,16 @@ func (w *Watch) Follow(into NewIntake, progressed func(version string) error) er
 			return err
 		}
 	}
+}
+
+// bookmarked learns from a bookmark in which period the server sends them.
+func (w *Watch) bookmarked() {
+	now := time.Now()
+	if !w.marked.IsZero() {
+		w.period = max(w.period, now.Sub(w.marked))
+		w.source.pulse.period = w.period
+		w.vigil.set(w.source.pulse.limit())
+	}
+	w.marked = now
+	w.changes++
 }

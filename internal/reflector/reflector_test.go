@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,7 +161,8 @@ type reading struct {
 	server *server
 	sink   records
 	failed recorded[error]
-	ends   error // the error of Run
+	asleep atomic.Int64 // how long the system was suspended
+	ends   error        // the error of Run
 }
 
 // read runs f with a loop that reads answers, after nothing happens any more.
@@ -171,6 +173,7 @@ func read(t *testing.T, configure func(*Config[*corev1.Pod, all]), f func(r *rea
 		if err != nil {
 			t.Fatal(err)
 		}
+		client.Suspension.Wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(r.asleep.Load())) }
 		pool, err := decode.NewPool(reflect.TypeFor[*corev1.Pod](), "", false)
 		if err != nil {
 			t.Fatal(err)
@@ -342,6 +345,31 @@ func TestRelist(t *testing.T) {
 			r.Errorf("%d lists after an audit; requests %q", n, r.server.requests.get())
 		}
 	}, podList("7", pod("3", "a")), watched(), podList("9", pod("3", "a")))
+}
+
+// After a suspension of the system, a watch resumes at once. A wall clock that is set back is no suspension.
+// Guarantees: R18
+func TestWatchResumesAfterASuspension(t *testing.T) {
+	read(t, nil, func(r *reading) {
+		<-time.After(time.Minute)
+		for _, c := range []struct {
+			jump    time.Duration
+			watches int
+		}{{-time.Hour, 1}, {time.Second, 1}, {time.Hour, 2}, {0, 2}, {time.Hour, 3}} {
+			r.asleep.Add(int64(c.jump))
+			<-time.After(6 * time.Second)
+			synctest.Wait()
+			if s := r.loop.Status(); s.Requests.Watches != c.watches || !s.WatchOpen || s.Failures > 1 {
+				r.Errorf("after a jump of %v: %d watches, status %+v", c.jump, s.Requests.Watches, s)
+			}
+		}
+		r.want([]string{"list 0", "watch 7", "watch 7", "watch 7"}, []string{"=7 a", "."})
+		for _, err := range r.failed.get() {
+			if !errors.Is(err, transport.ErrSuspended) {
+				r.Error(err)
+			}
+		}
+	}, podList("7", pod("3", "a")))
 }
 
 // An error of the sink ends Run, which returns that error.

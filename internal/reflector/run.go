@@ -148,6 +148,11 @@ func (l *Loop[T, S]) recover(ctx context.Context, err error) error {
 			l.Log.Warn(note, "why", err, "resourceVersion", from.Version)
 		}
 	}
+	// Lists cost the server more than watches. If each watch after a list works, and then needs the next list, the waits
+	// grow.
+	if l.Source.Worked() && next.Phase == fetch.Watching {
+		l.retries.Reset()
+	}
 	delay := l.retries.Failed(now, err)
 	l.enter(enters, err, "retryAfter", delay, "resourceVersion", l.state.Version,
 		"relist", l.state.Phase == fetch.Listing)

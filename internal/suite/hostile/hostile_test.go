@@ -180,7 +180,7 @@ var hostiles = map[string]hostile{
 	"list/500 drip":    {verb: "list", code: 500, want: "an error on the server", send: drips(5*time.Second, "", " ")},
 	"watch/500 drip":   {verb: "watch", code: 500, want: "an error on the server", send: drips(5*time.Second, "", " ")},
 	"stream/drip":      {verb: "stream", is: informer.ErrNoProgress, send: drips(5*time.Second, "", " ")},
-	"watch/no headers": {verb: "watch", is: informer.ErrNoProgress, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
+	"watch/no headers": {verb: "watch", is: informer.ErrNoProgress, within: 12 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
 	"watch/drip":       {verb: "watch", is: informer.ErrNoProgress, within: 12 * time.Minute, send: drips(5*time.Second, world.FrameHead+`"x":"`, "x")},
 
 	// Redirects to other servers.

@@ -177,7 +177,7 @@ var recoveries = []recovery{
 			<-time.After(10 * time.Second)
 		},
 		requests: []string{at("0s", world.Watches, "3"), at("1s..1.1s", world.Watches, "3"), at("1s..1.1s", world.Watches, "3"), at(third, world.Watches, "3"), at("1s..1.1s", world.Watches, "3")}},
-	{name: "R6 watch from the future, twice for a while", fault: informertest.Fault{Times: 2, Error: world.TooLarge}, events: world.Updated, status: "failures=4",
+	{name: "R6 watch from the future, twice for a while", fault: informertest.Fault{Times: 2, Error: world.TooLarge}, events: world.Updated, status: "failures=2",
 		does: func(o *outage) {
 			o.endWatches()
 			<-time.After(10 * time.Second)
