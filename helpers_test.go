@@ -28,8 +28,8 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // recorder is a Recorder of things.
 type recorder = testkit.Recorder[*thing]
 
-// Bubble and Short are here for package informer_test too.
-var Bubble, Short = testkit.Bubble, testkit.Short
+// Bubble and Rounds are here for package informer_test too.
+var Bubble, Rounds = testkit.Bubble, testkit.Rounds
 
 // fed is an informer whose server never answers. Tests put deltas into its FIFO.
 type fed struct {

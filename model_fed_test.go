@@ -19,7 +19,7 @@ import (
 // Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace. Some informers are compact.
 // Guarantees: C1, C3, C4, C6, C8, F1, F2, H1, H2, H4, H5, H7, H8, H11, H12
 func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
-	EachSeed(t, Short(200, 2000), func(m *Model) {
+	EachSeed(t, Rounds(200, 2000), func(m *Model) {
 		g := &generator{Rand: m.Rand, world: world{}}
 		client, err := NewClient(&rest.Config{Host: "nowhere", Transport: silence{}})
 		if err != nil {

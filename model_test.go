@@ -30,7 +30,7 @@ import (
 // come and go. In the end, all of them agree with the server.
 // Guarantees: C1, C6, C7, H1, H2, H5, H7, H8, H11, H12, L1, R5, R6, R8, R9, R14, R17, R18, R23, D3
 func TestUsersOfAnInformerWithAServerAgreeWithAMap(t *testing.T) {
-	informer.EachSeed(t, informer.Short(100, 1000), func(m *informer.Model) {
+	informer.EachSeed(t, informer.Rounds(100, 1000), func(m *informer.Model) {
 		switch m.IntN(5) {
 		case 0, 1:
 			runModel(m, "Pod", func(p *corev1.Pod) (map[string]string, string) { return p.Labels, p.Spec.NodeName })

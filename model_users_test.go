@@ -31,7 +31,7 @@ import (
 // jitter of the reflector. So a failure usually recurs, but not always: repeat it with -count, and with the log that a single
 // seed writes.
 var (
-	modelSeeds = flag.Int("model.seeds", 0, "number of seeds of the model tests (default: as many as take about a minute, with -short a tenth of them)")
+	modelSeeds = flag.Int("model.seeds", 0, "number of seeds of the model tests (default: as many as take about a minute if tests run whole, otherwise a tenth of them)")
 	modelSeed  = flag.Int("model.seed", -1, "first seed of the model tests; without -model.seeds the only one, with a log of its steps")
 )
 

@@ -119,7 +119,7 @@ func checkRange(t *testing.T, how string, r OrderedRange[*thing, string], want [
 //
 // Guarantees: C3, C6, I1, I2
 func TestRangesEqualPartsOfASortedSlice(t *testing.T) {
-	for seed := range uint64(Short(10, 30)) {
+	for seed := range uint64(Rounds(10, 30)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			g := &generator{Rand: rand.New(rand.NewPCG(seed, 4)), world: world{}}

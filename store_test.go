@@ -17,7 +17,7 @@ func TestStoreAndIndexesFollowAModel(t *testing.T) {
 	type tagKey struct {
 		namespace, tag string
 	}
-	for seed := range uint64(Short(20, 60)) {
+	for seed := range uint64(Rounds(20, 60)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), world: world{}}

@@ -359,7 +359,7 @@ func TestCloseBesideResyncKeepsTheChain(t *testing.T) {
 	})
 	for range 4 {
 		all.Go(func() {
-			for range Short(40, 200) {
+			for range Rounds(40, 200) {
 				c := &recorder{}
 				sub := inf.Subscribe(c, SubscriptionConfig[*thing]{Resync: time.Nanosecond})
 				if err := sub.WaitSynced(t.Context()); err != nil {
@@ -383,7 +383,7 @@ func TestCloseBesideResyncKeepsTheChain(t *testing.T) {
 //
 // Guarantees: H11, L1
 func TestNoCallAfterRunBesideClose(t *testing.T) {
-	for range Short(20, 100) {
+	for range Rounds(20, 100) {
 		inf := startFed(t)
 		inf.put(list(1, "a", "b"))
 		var returned atomic.Bool

@@ -119,11 +119,11 @@ func startRollouts(t *testing.T, namespace string) *informer.Informer[*appsv1.De
 
 func siteName(i int) string { return fmt.Sprintf("site-%04d", i) }
 
-// The controller of examples/controller runs on 2,000 websites (500 with -short). Others write to them all the time.
+// The controller of examples/controller runs on 500 websites (2,000 if tests run whole). Others write to them all the time.
 // Meanwhile the API server is killed twice and the controller is replaced once. Every website ends with its children and
 // the status of its last spec, and no key is ever reconciled twice at the same time.
 func TestController(t *testing.T) {
-	controlled := testkit.Short(500, 2000)
+	controlled := testkit.Rounds(500, 2000)
 	namespace := newNamespace(t)
 	crd := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(website.CRD, &crd.Object); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 var (
@@ -45,7 +46,7 @@ const (
 // Guarantees: S3
 func TestReplicas(t *testing.T) {
 	t.Run("gate off", func(t *testing.T) { testReplicas(t, server, false) })
-	if testing.Short() {
+	if !testkit.Whole() {
 		return // TestShards has a server with the gate
 	}
 	t.Run("gate on", func(t *testing.T) {

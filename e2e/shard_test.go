@@ -18,6 +18,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // A kube-apiserver with the feature gate ShardedListAndWatch sends only the shard, one without it sends everything. The store is
@@ -36,7 +37,7 @@ func TestShards(t *testing.T) {
 	for name, c := range map[string]*cluster.Cluster{"gate on": gated, "gate off": server} {
 		for _, field := range []informer.ShardField{informer.ShardByUID, informer.ShardByNamespace} {
 			for _, paged := range []bool{false, true} {
-				if testing.Short() && paged != (field == informer.ShardByUID) {
+				if !testkit.Whole() && paged != (field == informer.ShardByUID) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%d/paged=%v", name, field, paged), func(t *testing.T) {

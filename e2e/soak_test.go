@@ -32,8 +32,8 @@ import (
 )
 
 var (
-	soakDuration = flag.Duration("soak.duration", 0, "duration of the faults in TestSoak; 0 means 2m, with -short 40s; 10m before a release")
-	soakObjects  = flag.Int("soak.objects", 0, "number of objects in TestSoak; 0 means 10,000, with -short 2,000")
+	soakDuration = flag.Duration("soak.duration", 0, "duration of the faults in TestSoak; 0 means 40s, or 2m if tests run whole; 10m before a release")
+	soakObjects  = flag.Int("soak.objects", 0, "number of objects in TestSoak; 0 means 2,000, or 10,000 if tests run whole")
 	soakRate     = flag.Int("soak.rate", 200, "changes a second in TestSoak")
 	soakSeed     = flag.Uint64("soak.seed", 0, "random seed of TestSoak's faults and changes; 0 means a new one each time")
 )
@@ -45,7 +45,7 @@ const (
 	checkEvery   = 5 * time.Second // the interval between comparisons of a store with the server during faults
 )
 
-// TestSoak makes the library follow 10,000 objects (2,000 with -short) with 200 changes a second, in every mode. Once a
+// TestSoak makes the library follow 2,000 objects (10,000 if tests run whole) with 200 changes a second, in every mode. Once a
 // second something fails: on the way to the server, or the server itself.
 //
 // During faults, each handler's events form a chain for each key (H2), and no version repeats or goes back. A reflector's sink
@@ -59,8 +59,8 @@ func TestSoak(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-soak.seed=%d", seed)
-	objects := cmp.Or(*soakObjects, testkit.Short(2000, 10_000))
-	faulty := cmp.Or(*soakDuration, time.Duration(testkit.Short(40, 120))*time.Second)
+	objects := cmp.Or(*soakObjects, testkit.Rounds(2000, 10_000))
+	faulty := cmp.Or(*soakDuration, time.Duration(testkit.Rounds(40, 120))*time.Second)
 	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 
 	began := time.Now()

@@ -112,7 +112,7 @@ func (e *expireFirst) RoundTrip(req *http.Request) (*http.Response, error) {
 // Guarantees: R1, R3, R5, R21
 func TestStoreEqualsADirectList(t *testing.T) {
 	const pageSize = 500
-	n := testkit.Short(1200, 5000)
+	n := testkit.Rounds(1200, 5000)
 	createFleet(t, server, n)
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		// Other tests have left pods behind, but none of them changes now.

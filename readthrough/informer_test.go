@@ -22,6 +22,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
 	"github.com/typedinformer/informer/readthrough"
 )
 
@@ -405,11 +406,7 @@ func TestInvalid(t *testing.T) {
 // the server had. In the end, everything can be read, and what is held equals the server.
 // Guarantees: T1, T2, T3
 func TestReadsAgreeWithTheServer(t *testing.T) {
-	rounds := 20
-	if testing.Short() {
-		rounds = 4
-	}
-	for range rounds {
+	for range testkit.Rounds(4, 20) {
 		seed := rand.Uint64()
 		synctest.Test(t, func(t *testing.T) { agree(t, seed) })
 		if t.Failed() {

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 0, "number of random histories; zero means 20, and 8 with -short")
+	histories = flag.Int("histories", 0, "number of random histories; zero means 8, or 20 if tests run whole")
 	seed      = flag.Uint64("seed", 0, "run only the history with this seed")
 )
 
@@ -41,7 +41,7 @@ func TestHistories(t *testing.T) {
 	}
 	n := *histories
 	if n == 0 {
-		n = testkit.Short(8, 20)
+		n = testkit.Rounds(8, 20)
 	}
 	first := rand.Uint64N(1 << 40)
 	if *histories == 0 {

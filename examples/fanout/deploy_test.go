@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // manifests are the objects in deploy/.
@@ -296,7 +297,7 @@ func TestManifestsRun(t *testing.T) {
 
 // The command of the container file builds the program. The image itself needs a container engine.
 func TestContainerFile(t *testing.T) {
-	if testing.Short() {
+	if !testkit.Whole() {
 		t.Skip("builds everything without cgo")
 	}
 	content, err := os.ReadFile("Containerfile")

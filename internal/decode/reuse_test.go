@@ -257,10 +257,10 @@ func TestUpdateEqualsWholeDecode(t *testing.T) {
 			t.Parallel()
 			fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(int64(len(gvk.String()))), scheme.Codecs)
 			typ := scheme.Scheme.AllKnownTypes()[gvk]
-			depth, every := 1, testkit.Short(8, 1)
+			depth, every := 1, testkit.Rounds(8, 1)
 			switch gvk.GroupKind() {
 			case corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), corev1.SchemeGroupVersion.WithKind("Service").GroupKind():
-				if !testing.Short() {
+				if testkit.Whole() {
 					depth, every = 2, 3
 				}
 			}
@@ -307,7 +307,7 @@ func TestUpdatesOfAFleet(t *testing.T) {
 		for change := range pods.Changes(1) {
 			key := types.NamespacedName{Namespace: change.Object.Namespace, Name: change.Object.Name}
 			held[key] = u.decode(fleetFrame(t, f, change.Object), held[key])
-			if n++; n == testkit.Short(500, 2000) {
+			if n++; n == testkit.Rounds(500, 2000) {
 				break
 			}
 		}
@@ -602,7 +602,7 @@ func FuzzUpdate(f *testing.F) {
 			}
 			f.Add(byte(enc), pod, other)
 			for n, changed := range variants(enc, pod, other, 2) {
-				if n%testkit.Short(290, 29) == 0 {
+				if n%testkit.Rounds(290, 29) == 0 {
 					f.Add(byte(enc), pod, changed)
 				}
 			}

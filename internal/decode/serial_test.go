@@ -85,7 +85,7 @@ func TestTruncatedObject(t *testing.T) {
 		if id := f.Peek(raw); len(id.Name) == 0 || len(id.UID) == 0 || len(f.cut(raw, nil)) == len(raw) {
 			t.Errorf("format %d: peeked %+v", f, id)
 		}
-		for cut := 0; cut < len(raw); cut += testkit.Short(7, 1) {
+		for cut := 0; cut < len(raw); cut += testkit.Rounds(7, 1) {
 			checkPeek(t, f, raw[:cut])
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"testing"
+
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // Folded changes, delivered at random moments, form a chain per key from which the handler rebuilds the world.
@@ -13,11 +15,7 @@ import (
 func TestFoldedChangesChain(t *testing.T) {
 	t.Parallel()
 	const names = 240
-	seeds := uint64(200)
-	if testing.Short() {
-		seeds = 40
-	}
-	for seed := range seeds {
+	for seed := range uint64(testkit.Rounds(40, 200)) {
 		r, w, f := rand.New(rand.NewPCG(seed, 2)), &world{things: map[string]*thing{}}, follow(t)
 		l := NewListener(newHub(t, w), Handler[*thing](f), Config[*thing]{})
 		l.wake = make(chan struct{}, 1) // deliver by hand

@@ -13,6 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // change is one change at the server of the model.
@@ -197,11 +199,7 @@ func (m *model) Rand(n int) int {
 // their metadata are held.
 // Guarantees: T1, T2, T3, T4, T5
 func TestReadsFollowAModel(t *testing.T) {
-	rounds := 300
-	if testing.Short() {
-		rounds = 60
-	}
-	for round := range rounds {
+	for round := range testkit.Rounds(60, 300) {
 		seed := rand.Uint64()
 		ok := t.Run(fmt.Sprint(round), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { runModel(t, seed) })

@@ -12,6 +12,8 @@ import (
 	"testing"
 )
 
+const root = "../.." // of the repository
+
 const module = "github.com/typedinformer/informer"
 
 // sources are the sections whose figures come from elsewhere, not from a command of this repository.

@@ -1,3 +1,5 @@
+// Package readme follows the links of all pages and doc comments, and checks that tables of figures name commands that
+// exist. Its module snippets compiles the Go of the pages.
 package readme
 
 import (
@@ -13,6 +15,7 @@ import (
 )
 
 var (
+	fence   = regexp.MustCompile("^([ \t]*)```[ \t]*(\\w*)")
 	heading = regexp.MustCompile(`^#{1,6}\s+(.*?)\s*#*$`)
 	link    = regexp.MustCompile(`!?\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)`)
 	// These targets are relative, too: of a reference such as "[name]: target", and of HTML.

@@ -16,9 +16,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+
+	_ "github.com/typedinformer/informer" // so that go test compiles it before this test, whose time has a limit
 )
 
 var update = flag.Bool("update", false, "write the exported API to testdata")
@@ -189,7 +192,15 @@ var files = []string{
 // typeCheck returns the root package, and what its identifiers denote.
 func typeCheck(t *testing.T) (*token.FileSet, *types.Package, *types.Info) {
 	exports := map[string]string{}
-	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".")
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range build.Settings {
+			if s.Key == "-race" || s.Key == "-tags" { // with the same flags as this test, all is compiled already
+				args = append(args, s.Key+"="+s.Value)
+			}
+		}
+	}
+	list := exec.Command("go", append(args, ".")...)
 	list.Dir, list.Stderr = root, t.Output()
 	out, err := list.Output()
 	if err != nil {

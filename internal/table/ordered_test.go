@@ -391,7 +391,7 @@ func TestComparisonFailsWhileManyKeysChange(t *testing.T) {
 		}
 		return it
 	}
-	for fails := 1; ; fails += testkit.Short(37, 5) {
+	for fails := 1; ; fails += testkit.Rounds(37, 5) {
 		left := 0
 		o, x := ordered(func(a, b string) int {
 			if left--; left == 0 {

@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"os"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -19,12 +20,16 @@ func Bubble(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// Short returns few with go test -short, and otherwise many.
-func Short(few, many int) int {
-	if testing.Short() {
-		return few
+// Whole reports whether tests run whole, with all rounds of the random ones: if INFORMER_TESTS is "whole" in the
+// environment, as in .ci/full. Otherwise go test ./... would take a user half an hour.
+func Whole() bool { return os.Getenv("INFORMER_TESTS") == "whole" }
+
+// Rounds returns many if tests run whole, and otherwise few.
+func Rounds(few, many int) int {
+	if Whole() {
+		return many
 	}
-	return many
+	return few
 }
 
 // LiveMemory returns the bytes of stacks, and of heap after garbage collection.

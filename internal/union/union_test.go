@@ -276,7 +276,7 @@ func TestManyLeaves(t *testing.T) {
 	} {
 		u, parts, content := newUnion("ab")
 		parts[0].reached = 1000
-		many := testkit.Short(20_000, 200_000)
+		many := testkit.Rounds(20_000, 200_000)
 		for i := range many {
 			obj := &thing{name: strconv.Itoa(i), uid: "u", version: 1}
 			u.Entered(nil, obj, content)
@@ -295,7 +295,7 @@ func TestManyLeaves(t *testing.T) {
 // In whichever order the parts learn of writes, an object that some part should have never leaves, and no deleted
 // object returns. In the end, the union has the objects that the parts should have.
 func TestUnionModel(t *testing.T) {
-	for seed := range int64(testkit.Short(200, 2000)) {
+	for seed := range int64(testkit.Rounds(200, 2000)) {
 		random := rand.New(rand.NewSource(seed))
 		u, parts, content := newUnion("abc")
 		s := parts[0].server

@@ -103,7 +103,7 @@ func TestWriterKeepsItsShare(t *testing.T) {
 		}
 		return float64(n) / time.Since(began).Seconds()
 	}
-	for _, readers := range []int{10, 1, 40}[:testkit.Short(1, 3)] {
+	for _, readers := range []int{10, 1, 40}[:testkit.Rounds(1, 3)] {
 		t.Run(fmt.Sprint(readers), func(t *testing.T) {
 			window := time.Duration(readers+10) * 30 * time.Millisecond // time for several turns of each goroutine
 			best := 0.0

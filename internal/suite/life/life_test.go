@@ -41,7 +41,7 @@ func TestThousandCyclesLeaveNothing(t *testing.T) {
 		client := w.Client()
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		for cycle := range testkit.Short(200, 1000) {
+		for cycle := range testkit.Rounds(200, 1000) {
 			ctx, cancel := context.WithCancel(w.Context())
 			inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 			sub := inf.Subscribe(&testkit.Recorder[*corev1.Pod]{})

@@ -466,7 +466,7 @@ func TestWrongSelections(t *testing.T) {
 // Whatever happens: in the end the store has what the selections have, and each event follows the one before.
 // Guarantees: U1, U2, U3
 func TestSelectionsModel(t *testing.T) {
-	for seed := range int64(testkit.Short(40, 400)) {
+	for seed := range int64(testkit.Rounds(40, 400)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			world.BubbleWith(t, informertest.Options{Shards: seed%3 == 0}, func(w world.World) { model(w, rand.New(rand.NewSource(seed))) })
 		})

@@ -1,6 +1,5 @@
-// Package readme checks that the Go snippets of every README and of docs/ compile, follows the links of all pages and doc
-// comments, and checks that tables of figures name commands that exist.
-package readme
+// Package snippets checks that the Go snippets of every README and of docs/ compile.
+package snippets
 
 import (
 	"bytes"
@@ -54,7 +53,7 @@ var packages = map[string]string{
 	"shopinformers": "github.com/typedinformer/informer/examples/crd/informers/shop/v1",
 }
 
-const root = "../.." // the root of the repository, and of the module with all these packages
+const root = "../../.." // the root of the repository, and of the module with all these packages
 
 // snippet is a block of Go in a page.
 type snippet struct {
