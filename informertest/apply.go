@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/yaml"
 
 	"github.com/typedinformer/informer/watchcache"
@@ -54,11 +53,7 @@ func (c *collection) newFieldManager(subresource string) (*managedfields.FieldMa
 			converter = managedfields.NewDeducedTypeConverter()
 		}
 	}
-	var reset map[fieldpath.APIVersion]fieldpath.Filter
-	if owned := c.owned(subresource); owned != nil {
-		reset = map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(kind.GroupVersion().String()): owned}
-	}
-	return build(converter, sameVersion{}, sameVersion{}, sameVersion{}, kind, kind.GroupVersion(), subresource, reset)
+	return newFieldManager(build, converter, kind, subresource, c.owned(subresource))
 }
 
 // sameVersion implements the conversions and defaulting that a FieldManager needs: there are none.
@@ -85,7 +80,7 @@ func (c *collection) serveApply(w http.ResponseWriter, r *http.Request, req Requ
 	opts.manager = ""
 	applied := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(patch, &applied.Object); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	if want, got := c.resource.GroupVersion().WithKind(c.resource.Kind), applied.GroupVersionKind(); got != want {
 		return apierrors.NewBadRequest(fmt.Sprintf("invalid object type: %v", got))
@@ -169,7 +164,7 @@ func checkYAML(w http.ResponseWriter, req Request, patch []byte) error {
 		return nil
 	}
 	if req.fieldValidation() == metav1.FieldValidationStrict {
-		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", err))
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: %v", err))
 	}
 	lines := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: yaml: unmarshal errors:\n")
 	for line := range strings.Lines(lines) {

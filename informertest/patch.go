@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/typedinformer/informer/watchcache"
@@ -47,10 +48,8 @@ func (c *collection) servePatch(w http.ResponseWriter, r *http.Request, req Requ
 		return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " +
 			strings.Join(supported, ", "))
 	}
-	var options metav1.PatchOptions
-	err = metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil)
-	if err := checkOptions("PatchOptions", err, validation.ValidatePatchOptions(&options,
-		types.PatchType(mediaType))); err != nil {
+	options, err := patchOptions(req, types.PatchType(mediaType), patch)
+	if err != nil {
 		return err
 	}
 	opts.dryRun = len(options.DryRun) > 0
@@ -68,6 +67,29 @@ func (c *collection) servePatch(w http.ResponseWriter, r *http.Request, req Requ
 		return err
 	}
 	c.cache.WriteObject(w, r, http.StatusOK, obj)
+	return nil
+}
+
+// patchOptions returns the options of a request with a patch. It checks them, and that the patch is well-formed.
+func patchOptions(req Request, patchType types.PatchType, patch []byte) (options metav1.PatchOptions, err error) {
+	err = metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil)
+	if err := checkOptions("PatchOptions", err, validation.ValidatePatchOptions(&options, patchType)); err != nil {
+		return options, err
+	}
+	return options, checkSyntax(patchType, patch)
+}
+
+// checkSyntax returns the error of kube-apiserver for a patch that is not JSON, or, for an apply, not YAML.
+func checkSyntax(patchType types.PatchType, patch []byte) error {
+	if patchType == types.ApplyYAMLPatchType {
+		if _, err := yaml.ToJSON(patch); err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
+		}
+		return nil
+	}
+	if !json.Valid(patch) {
+		return apierrors.NewBadRequest("invalid JSON patch")
+	}
 	return nil
 }
 

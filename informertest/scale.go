@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,13 +95,11 @@ func (c *collection) readScale(r *http.Request, req Request, opts *writeOptions)
 	manager := opts.manager
 	opts.manager = "" // the scale has the managers
 	if req.Verb == "patch" {
-		var options metav1.PatchOptions
-		err := metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil)
-		errs := validation.ValidatePatchOptions(&options, types.PatchType(mediaType))
-		opts.dryRun = len(options.DryRun) > 0
-		if err := checkOptions("PatchOptions", err, errs); err != nil {
+		options, err := patchOptions(req, types.PatchType(mediaType), body)
+		if err != nil {
 			return nil, err
 		}
+		opts.dryRun = len(options.DryRun) > 0
 		if mediaType == string(types.ApplyYAMLPatchType) {
 			return c.applyScale(body, options)
 		}
@@ -140,7 +137,10 @@ func (c *collection) trackScale(write func(*autoscalingv1.Scale) (*autoscalingv1
 			next.ManagedFields = nil
 			return next, nil
 		}
-		owners := c.scaleOwners(old)
+		owners, err := c.scaleOwners(old)
+		if err != nil {
+			return nil, err
+		}
 		live, after := scale.DeepCopy(), next.DeepCopy()
 		live.SetGroupVersionKind(scaleKind)
 		after.SetGroupVersionKind(scaleKind)
@@ -156,25 +156,22 @@ func (c *collection) trackScale(write func(*autoscalingv1.Scale) (*autoscalingv1
 
 // scaleManager returns the manager of the managedFields of scales.
 var scaleManager = sync.OnceValues(func() (*managedfields.FieldManager, error) {
-	return managedfields.NewDefaultFieldManager(managedfields.NewDeducedTypeConverter(), sameVersion{}, sameVersion{},
-		sameVersion{}, scaleKind, scaleKind.GroupVersion(), "scale", nil)
+	return newFieldManager(managedfields.NewDefaultFieldManager, managedfields.NewDeducedTypeConverter(), scaleKind, "scale",
+		ownedFields{})
 })
 
 // scaleOwners translates the managedFields of an object to those of its scale, and back.
-func (c *collection) scaleOwners(obj object) *managedfields.ScaleHandler {
-	path := []any{}
-	for _, name := range split(c.resource.scalePaths().SpecReplicas) {
-		path = append(path, name)
-	}
-	replicas := managedfields.ResourcePathMappings{c.resource.GroupVersion().String(): fieldpath.MakePathOrDie(path...)}
-	return managedfields.NewScaleHandler(obj.GetManagedFields(), c.resource.GroupVersion(), replicas)
+func (c *collection) scaleOwners(obj object) (*managedfields.ScaleHandler, error) {
+	version, path := c.resource.GroupVersion(), split(c.resource.scalePaths().SpecReplicas)
+	replicas, err := replicasPath[managedfields.ResourcePathMappings](managedfields.NewDefaultFieldManager, version, path)
+	return managedfields.NewScaleHandler(obj.GetManagedFields(), version, replicas), err
 }
 
 // applyScale returns what a server-side apply to a scale wants.
 func (c *collection) applyScale(body []byte, options metav1.PatchOptions) (nextScale, error) {
 	applied := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(body, &applied.Object); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	if kind := applied.GroupVersionKind(); kind != scaleKind {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid object type: %v", kind))
@@ -185,7 +182,10 @@ func (c *collection) applyScale(body []byte, options metav1.PatchOptions) (nextS
 	}
 	force := options.Force != nil && *options.Force
 	return func(old object, scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
-		owners := c.scaleOwners(old)
+		owners, err := c.scaleOwners(old)
+		if err != nil {
+			return nil, err
+		}
 		fields, err := owners.ToSubresource()
 		if err != nil {
 			return nil, err

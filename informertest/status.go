@@ -2,7 +2,6 @@ package informertest
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/typedinformer/informer/watchcache"
 )
@@ -54,34 +53,31 @@ func (c *collection) statusWrite(old, obj object) object {
 }
 
 // owned returns which fields a write to a subresource, or to the object itself, can own.
-func (c *collection) owned(subresource string) fieldpath.Filter {
-	exclude := func(path ...any) fieldpath.Filter {
-		return fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(path...)))
-	}
+func (c *collection) owned(subresource string) ownedFields {
 	switch {
 	case subresource == ephemeralContainersSubresource.name:
-		return fieldpath.NewIncludeMatcherFilter(fieldpath.MakePrefixMatcherOrDie("spec", "ephemeralContainers"))
+		return ownedFields{only: []string{"spec", "ephemeralContainers"}}
 	case subresource == approvalSubresource.name:
-		return exclude("spec")
+		return ownedFields{except: [][]string{{"spec"}}}
 	case !c.resource.StatusSubresource:
-		return nil
+		return ownedFields{}
 	case subresource == "status":
-		return fieldpath.NewExcludeSetFilter(c.ignoredByStatus())
+		return ownedFields{except: c.ignoredByStatus()}
 	}
-	return exclude("status")
+	return ownedFields{except: [][]string{{"status"}}}
 }
 
-// ignoredByStatus returns the fields that a writer of the status subresource does not own.
-func (c *collection) ignoredByStatus() *fieldpath.Set {
-	ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
+// ignoredByStatus returns the paths of the fields that a writer of the status subresource does not own.
+func (c *collection) ignoredByStatus() [][]string {
+	ignored := [][]string{{"spec"}}
 	kept, written := statusMetadata[c.groupKind()]
 	switch {
 	case !written:
-		ignored.Insert(fieldpath.MakePathOrDie("metadata"))
+		return append(ignored, []string{"metadata"})
 	case kept.labels:
-		ignored.Insert(fieldpath.MakePathOrDie("metadata", "labels"))
+		return append(ignored, []string{"metadata", "labels"})
 	case kept.ownerReferences:
-		ignored.Insert(fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+		return append(ignored, []string{"metadata", "ownerReferences"})
 	}
 	return ignored
 }

@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/typedinformer/informer/informertest"
 )
@@ -49,7 +48,7 @@ import (
 // options.TypeConverter is nil, New sets it. New panics if it cannot listen.
 func New(options informertest.Options) *informertest.Server {
 	if options.TypeConverter == nil {
-		options.TypeConverter = &lazyConverter{}
+		options.TypeConverter = newLazyConverter(managedfields.TypeConverter.ObjectToTyped)
 	}
 	server := informertest.NewServer(options)
 	for _, kind := range kinds() {
@@ -176,22 +175,27 @@ func create[T interface {
 	}
 }
 
+// typeConverter is managedfields.TypeConverter. Its signatures have types of sigs.k8s.io/structured-merge-diff, whose import path is
+// another one from k8s.io/apimachinery 0.38 on. O is typed.ValidationOptions, V *typed.TypedValue.
+type typeConverter[O, V any] interface {
+	ObjectToTyped(obj runtime.Object, options ...O) (V, error)
+	TypedToObject(value V) (runtime.Object, error)
+}
+
 // lazyConverter makes client-go's converter at the first use, because that takes a while.
-type lazyConverter struct {
-	once      sync.Once
-	converter managedfields.TypeConverter
+type lazyConverter[O, V any] func() typeConverter[O, V]
+
+// newLazyConverter returns a lazyConverter. The compiler infers its types from those of the method.
+func newLazyConverter[O, V any](func(managedfields.TypeConverter, runtime.Object, ...O) (V, error)) managedfields.TypeConverter {
+	return any(lazyConverter[O, V](sync.OnceValue(func() typeConverter[O, V] {
+		return any(applyconfigurations.NewTypeConverter(builtin())).(typeConverter[O, V])
+	}))).(managedfields.TypeConverter)
 }
 
-func (c *lazyConverter) get() managedfields.TypeConverter {
-	c.once.Do(func() { c.converter = applyconfigurations.NewTypeConverter(builtin()) })
-	return c.converter
+func (c lazyConverter[O, V]) ObjectToTyped(obj runtime.Object, options ...O) (V, error) {
+	return c().ObjectToTyped(obj, options...)
 }
 
-func (c *lazyConverter) ObjectToTyped(obj runtime.Object,
-	options ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	return c.get().ObjectToTyped(obj, options...)
-}
-
-func (c *lazyConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
-	return c.get().TypedToObject(value)
+func (c lazyConverter[O, V]) TypedToObject(value V) (runtime.Object, error) {
+	return c().TypedToObject(value)
 }

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/typedinformer/informer/informertest"
@@ -71,7 +73,7 @@ func TestWorkloadsSelectTheirPods(t *testing.T) {
 	})
 }
 
-func TestStatefulSetsKeepMostOfTheirSpec(t *testing.T) {
+func TestStatefulSetsKeepPartsOfTheirSpec(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
 		api := clients.AppsV1().StatefulSets("default")
 		set, err := api.Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: appsv1.StatefulSetSpec{
@@ -82,11 +84,17 @@ func TestStatefulSetsKeepMostOfTheirSpec(t *testing.T) {
 		wantError(t, "replicas and template", err, "")
 		set.Spec.Selector.MatchLabels["app"], set.Spec.Template.Labels["app"] = "b", "b"
 		_, err = api.Update(t.Context(), set, metav1.UpdateOptions{})
-		const refused = `StatefulSet.apps "a" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden`
-		wantError(t, "the selector", err, refused)
+		const refused = `StatefulSet.apps "a" is invalid: spec.`
+		wantError(t, "the selector", err, refused+`selector: Invalid value: {"matchLabels":{"app":"b"}}: field is immutable`)
 		set.Spec.Selector.MatchLabels["app"], set.Spec.Template.Labels["app"], set.Spec.ServiceName = "a", "a", "other"
 		_, err = api.Update(t.Context(), set, metav1.UpdateOptions{})
-		wantError(t, "the service", err, refused)
+		wantError(t, "the service", err, refused+`serviceName: Invalid value: "other": field is immutable`)
+		set.Spec.ServiceName, set.Spec.PodManagementPolicy = "", appsv1.OrderedReadyPodManagement
+		set, err = api.Update(t.Context(), set, metav1.UpdateOptions{})
+		wantError(t, "the default of the policy", err, "")
+		set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+		_, err = api.Update(t.Context(), set, metav1.UpdateOptions{})
+		wantError(t, "the policy", err, refused+`podManagementPolicy: Invalid value: "Parallel": field is immutable`)
 	})
 }
 
@@ -211,5 +219,29 @@ func TestAutoscalersHaveBoundsAndATarget(t *testing.T) {
 		obj.Spec.ScaleTargetRef.Kind = "Deployment"
 		_, err = api.Update(t.Context(), obj, metav1.UpdateOptions{})
 		wantError(t, "a Deployment", err, `HorizontalPodAutoscaler.autoscaling "a" is invalid: spec.scaleTargetRef.apiVersion: Invalid value: "": apiVersion must specify API group`)
+	})
+}
+
+// The server looks at the syntax of a patch before it looks for the object. The texts are those of kube-apiserver 1.37.
+// Guarantees: W10
+func TestMalformedPatchesAreRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		const noJSON = "invalid JSON patch"
+		for _, subresource := range []string{"", "scale"} {
+			for _, test := range []struct {
+				patchType types.PatchType
+				patch     string
+				want      string
+			}{
+				{types.MergePatchType, `{"data"`, noJSON},
+				{types.JSONPatchType, `[`, noJSON},
+				{types.StrategicMergePatchType, ``, noJSON},
+				{types.ApplyYAMLPatchType, "a: b: c", "error encoding patch: yaml: mapping values are not allowed in this context"},
+			} {
+				_, err := clients.AppsV1().Deployments("default").Patch(t.Context(), "none", test.patchType, []byte(test.patch),
+					metav1.PatchOptions{FieldManager: "m"}, strings.Fields(subresource)...)
+				wantError(t, fmt.Sprintf("%s %q %s", test.patchType, test.patch, subresource), err, test.want)
+			}
+		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -55,28 +54,20 @@ func selectorOf(obj metav1.Object) *metav1.LabelSelector {
 	return nil
 }
 
-// validateStatefulSet checks a StatefulSet, most of whose fields may not change.
+// validateStatefulSet checks a StatefulSet, some of whose fields may not change.
 func validateStatefulSet(obj *appsv1.StatefulSet, old metav1.Object) field.ErrorList {
 	errs := validateWorkload("statefulset", obj.Spec.Selector, obj.Spec.Template, old)
 	before, _ := old.(*appsv1.StatefulSet)
 	if before == nil {
 		return errs
 	}
-	allowed := obj.Spec
-	allowed.Replicas = before.Spec.Replicas
-	allowed.Template = before.Spec.Template
-	allowed.UpdateStrategy = before.Spec.UpdateStrategy
-	allowed.MinReadySeconds = before.Spec.MinReadySeconds
-	allowed.Ordinals = before.Spec.Ordinals
-	allowed.RevisionHistoryLimit = before.Spec.RevisionHistoryLimit
-	allowed.PersistentVolumeClaimRetentionPolicy = before.Spec.PersistentVolumeClaimRetentionPolicy
-	if !unchanged(allowed, before.Spec) || allowed.ServiceName != before.Spec.ServiceName || // those two have no defaults
-		!equality.Semantic.DeepEqual(allowed.Selector, before.Spec.Selector) {
-		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+
-			"'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "+
-			"'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
-	}
-	return errs
+	spec, now, was := field.NewPath("spec"), obj.Spec, before.Spec
+	errs = append(errs, apivalidation.ValidateImmutableField(now.Selector, was.Selector, spec.Child("selector"))...)
+	errs = append(errs, validateUnchanged(now.VolumeClaimTemplates, was.VolumeClaimTemplates,
+		spec.Child("volumeClaimTemplates"))...)
+	errs = append(errs, apivalidation.ValidateImmutableField(now.ServiceName, was.ServiceName, spec.Child("serviceName"))...)
+	return append(errs, validateUnchanged(now.PodManagementPolicy, was.PodManagementPolicy,
+		spec.Child("podManagementPolicy"))...)
 }
 
 // validateJobSpec checks the spec of a Job or of the template of a CronJob.

@@ -264,11 +264,11 @@ func TestPodsOfWorkloadsAreValidated(t *testing.T) {
 		{"defaults of a stateful set", statefulSets, "", `{"spec":{` + claim + set + `}}`,
 			`{"spec":{"podManagementPolicy":"OrderedReady",` + strings.Replace(claim, `{"accessModes"`, `{"volumeMode":"Filesystem","accessModes"`, 1) + set + `}}`, ""},
 		{"no defaults of a stateful set any more", statefulSets, "", `{"spec":{"podManagementPolicy":"OrderedReady",` + set + `}}`, `{"spec":{` + set + `}}`, ""},
-		{"another podManagementPolicy", statefulSets, "", `{"spec":{"podManagementPolicy":"OrderedReady",` + set + `}}`, `{"spec":{"podManagementPolicy":"Parallel",` + set + `}}`, "spec"},
-		{"larger claims", statefulSets, "", `{"spec":{` + claim + set + `}}`, strings.Replace(`{"spec":{`+claim+set+`}}`, "1Gi", "2Gi", 1), "spec"},
-		{"one more label in the selector", statefulSets, "", `{"spec":{` + set + `}}`, strings.ReplaceAll(`{"spec":{`+set+`}}`, `"a":"b"`, `"a":"b","c":"d"`), "spec"},
-		{"a service", statefulSets, "", `{"spec":{` + set + `}}`, `{"spec":{"serviceName":"s",` + set + `}}`, "spec"},
-		{"no service any more", statefulSets, "", `{"spec":{"serviceName":"s",` + set + `}}`, `{"spec":{` + set + `}}`, "spec"},
+		{"another podManagementPolicy", statefulSets, "", `{"spec":{"podManagementPolicy":"OrderedReady",` + set + `}}`, `{"spec":{"podManagementPolicy":"Parallel",` + set + `}}`, "spec.podManagementPolicy"},
+		{"larger claims", statefulSets, "", `{"spec":{` + claim + set + `}}`, strings.Replace(`{"spec":{`+claim+set+`}}`, "1Gi", "2Gi", 1), "spec.volumeClaimTemplates"},
+		{"one more label in the selector", statefulSets, "", `{"spec":{` + set + `}}`, strings.ReplaceAll(`{"spec":{`+set+`}}`, `"a":"b"`, `"a":"b","c":"d"`), "spec.selector"},
+		{"a service", statefulSets, "", `{"spec":{` + set + `}}`, `{"spec":{"serviceName":"s",` + set + `}}`, "spec.serviceName"},
+		{"no service any more", statefulSets, "", `{"spec":{"serviceName":"s",` + set + `}}`, `{"spec":{` + set + `}}`, "spec.serviceName"},
 	})
 }
 
