@@ -247,7 +247,6 @@ const unchecked = "informertest/cluster does not check it"
 // validatedOtherwise are the objects that informertest/cluster accepts, or refuses for other fields.
 var validatedOtherwise = map[string]string{
 	"pods, a bad finalizer":                                              "kube-apiserver reports it under two paths",
-	"pods, an owner without a uid":                                       "apimachinery 0.37 reports it as kube-apiserver 1.37 does",
 	"pods, a bad port":                                                   unchecked,
 	"pods, an unknown volume":                                            unchecked,
 	"pods, a nameless variable":                                          unchecked,

@@ -36,7 +36,7 @@ import (
 var server *cluster.Cluster
 
 // kubernetesVersion is for docs/versions.md. The tests of what only the newest server has fail with an older one.
-var kubernetesVersion = flag.String("kubernetes", "", "the `version` of kube-apiserver, such as 1.35, if an older one")
+var kubernetesVersion = flag.String("kubernetes", "", "the `version` of kube-apiserver, such as 1.36, if an older one")
 
 // startCluster starts a cluster of the version that is asked for.
 func startCluster(ctx context.Context, config cluster.Config) (*cluster.Cluster, error) {

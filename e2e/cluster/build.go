@@ -25,7 +25,7 @@ type Binaries struct {
 // others have not finished yet.
 func Build(ctx context.Context) (Binaries, error) { return BuildVersion(ctx, "") }
 
-// BuildVersion is [Build] with an older kube-apiserver, such as "1.35". The module e2e/apiserver has a file go.1.35.mod for
+// BuildVersion is [Build] with an older kube-apiserver, such as "1.36". The module e2e/apiserver has a file go.1.36.mod for
 // it. An empty version is that of go.mod.
 func BuildVersion(ctx context.Context, kubernetes string) (Binaries, error) {
 	root, err := moduleDir(ctx)

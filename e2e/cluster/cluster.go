@@ -28,7 +28,7 @@ type Config struct {
 	// [Cluster.Stop] leaves it unchanged. Empty means a temporary one, which Stop removes.
 	Dir string
 
-	// Kubernetes is the version of an older kube-apiserver, such as "1.35": see [BuildVersion]. Empty means the version
+	// Kubernetes is the version of an older kube-apiserver, such as "1.36": see [BuildVersion]. Empty means the version
 	// of the module e2e/apiserver.
 	Kubernetes string
 
