@@ -16,12 +16,23 @@
 //
 // # Versions of client-go
 //
-// The module works with client-go 0.36 and 0.37. With 0.37, its typed informers work too: its generated code wraps the
+// The module works with client-go 0.36 to 0.38. From 0.37 on, its typed informers work too: its generated code wraps the
 // informers of this library.
 //
 // A factory of clientgo/informers embeds one of client-go. It inherits groups that are newer than 0.36, so their
 // informers are client-go's own: with 0.37, those of Lifecycle. Start, WaitForCacheSync, Shutdown and the options of
-// the factory apply to them, except WithStorage and WithClient.
+// the factory apply to them, except WithStorage and WithClient; WithShardSelector only asks the server.
+//
+// With 0.36 and 0.37, the informers and factories have the methods that 0.38 added, too: assert SetShardSelector of an
+// informer, and WaitForCacheSyncWithContext of the dynamic and the metadata factory. client-go's own informers, such as
+// those of a fake clientset, have no shards there: the factory logs an error.
+//
+// # Shards
+//
+// WithShardSelector, SetShardSelector and the field ShardSelector of list options restrict an informer to the objects
+// of a shard. The informer requests the shard, and drops all other objects before it decodes them if the server ignores
+// the request; see informer.Shard. A selector that kube-apiserver would refuse is an error. In client-go, these names
+// exist since 0.38, and informers of older versions follow everything.
 //
 // # Less memory
 //

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/sharding"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/clientgo/internal/shards"
 )
 
 // shared is an informer in the form of client-go. It notes what the program sets before Run, in any order. Run then
@@ -317,6 +319,30 @@ func (s *shared) SetTransform(f cache.TransformFunc) error {
 	for n := range s.parts {
 		s.parts[n].Transform = f
 	}
+	return nil
+}
+
+// SetShardSelector restricts the informer to a shard: see informer.Shard. It replaces the Shard of each Part. Nil means
+// all objects. It returns an error after Run, and for a selector that no server would accept. The interface of
+// client-go has the method since 0.38.
+func (s *shared) SetShardSelector(selector sharding.Selector) error {
+	shard, err := shards.Of(selector)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != created {
+		return fmt.Errorf("%s: set the shard selector: %w", s.name, errStarted)
+	}
+	parts := slices.Clone(s.parts)
+	for n := range parts {
+		parts[n].Resource.Shard = shard
+		if err := s.config.validate(parts[n]); err != nil {
+			return fmt.Errorf("%s: set the shard selector: %w", s.name, err)
+		}
+	}
+	s.parts = parts
 	return nil
 }
 

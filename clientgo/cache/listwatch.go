@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/internal/apipath"
+	"github.com/typedinformer/informer/clientgo/internal/shards"
 )
 
 // ListWatch is a [cache.ListerWatcher] of a collection of an API server. Unlike client-go's, it knows its collection,
@@ -66,7 +68,8 @@ func (l *ListWatch) collection() (*informer.Client, informer.Resource, int, erro
 	var options metav1.ListOptions
 	l.options(&options)
 	resource.LabelSelector, resource.FieldSelector = options.LabelSelector, options.FieldSelector
-	return client, resource, int(options.Limit), nil
+	resource.Shard, err = shards.Parse(options.ShardSelector)
+	return client, resource, int(options.Limit), err
 }
 
 // NewSharedInformer is NewSharedIndexInformer without indexers.
@@ -134,7 +137,24 @@ func Over(lw cache.ListerWatcher, exampleObject runtime.Object, options cache.Sh
 			return nil, err
 		}
 	}
+	if config.Resource.Shard, err = shardOf(options, config.Resource.Shard); err != nil {
+		return nil, err
+	}
 	return New(config)
+}
+
+// shardOf returns the shard of the field ShardSelector, which the options have since client-go 0.38, or without one the
+// shard of the ListerWatcher.
+func shardOf(options cache.SharedIndexInformerOptions, of informer.Shard) (informer.Shard, error) {
+	field := reflect.ValueOf(options).FieldByName("ShardSelector")
+	if !field.IsValid() || field.IsNil() {
+		return of, nil
+	}
+	selector, ok := field.Interface().(sharding.Selector)
+	if !ok {
+		return of, fmt.Errorf("ShardSelector is a %v, not a sharding.Selector", field.Type())
+	}
+	return shards.Of(selector)
 }
 
 // guessed returns the probable name of the collection of obj, for messages.

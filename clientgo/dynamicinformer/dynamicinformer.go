@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/dynamic/dynamiclister"
@@ -40,6 +41,8 @@ type Options struct {
 	TweakListOptions TweakListOptionsFunc
 	// Transform is set on each informer. Nil means none.
 	Transform clientcache.TransformFunc
+	// ShardSelector restricts the informers to a shard; see informer.Shard. Nil means all objects.
+	ShardSelector sharding.Selector
 	// Storage chooses how the informers hold their objects.
 	Storage cache.Options
 }
@@ -61,6 +64,25 @@ func NewFilteredDynamicSharedInformerFactory(config *rest.Config, defaultResync 
 	})
 }
 
+// DynamicSharedInformerOption is an option of a factory.
+type DynamicSharedInformerOption func(*Options)
+
+// WithShardSelector restricts all informers to a shard; see informer.Shard.
+func WithShardSelector(shardSelector sharding.Selector) DynamicSharedInformerOption {
+	return func(o *Options) { o.ShardSelector = shardSelector }
+}
+
+// NewDynamicSharedInformerFactoryWithOptions is NewDynamicSharedInformerFactory with options. client-go has the function
+// since 0.38.
+func NewDynamicSharedInformerFactoryWithOptions(config *rest.Config, defaultResync time.Duration,
+	opts ...DynamicSharedInformerOption) (DynamicSharedInformerFactory, error) {
+	options := Options{DefaultResync: defaultResync}
+	for _, option := range opts {
+		option(&options)
+	}
+	return NewWithOptions(config, options)
+}
+
 // NewWithOptions is NewDynamicSharedInformerFactory with options. client-go has no such function.
 func NewWithOptions(config *rest.Config, options Options) (DynamicSharedInformerFactory, error) {
 	client, err := informer.NewClient(config)
@@ -78,6 +100,7 @@ func NewWithOptions(config *rest.Config, options Options) (DynamicSharedInformer
 		Resync:    options.DefaultResync,
 		Tweak:     options.TweakListOptions,
 		Transform: options.Transform,
+		Shard:     options.ShardSelector,
 		Options:   options.Storage,
 		Lister: func(of clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
 			return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(of, resource))
@@ -87,5 +110,13 @@ func NewWithOptions(config *rest.Config, options Options) (DynamicSharedInformer
 				clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc},
 				options.TweakListOptions).Informer()
 		},
-	}), nil
+	}, complete.WaitForCacheSyncWithContext), nil
 }
+
+// complete has the methods of client-go's interface, and those that it has since 0.38; see byresource.Before038.
+type complete struct {
+	DynamicSharedInformerFactory
+	older
+}
+
+type older struct{ byresource.Before038 }

@@ -129,6 +129,30 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// The informers of a factory with a shard selector have the objects of the shard only.
+// Guarantees: P1, S1
+func TestShardSelector(t *testing.T) {
+	w := world.New(t)
+	want := w.Spread("one")
+	option, err := dynamicinformer.NewDynamicSharedInformerFactoryWithOptions(w.Server.Config(), 0,
+		dynamicinformer.WithShardSelector(world.Half()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tweaked, err := dynamicinformer.NewFilteredDynamicSharedInformerFactory(w.Server.Config(), 0, "",
+		func(o *metav1.ListOptions) { o.ShardSelector = world.Half().String() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []dynamicinformer.DynamicSharedInformerFactory{option, tweaked} {
+		lister := f.ForResource(world.Pods).Lister()
+		start(t, f)
+		if list, err := lister.List(labels.Everything()); err != nil || !slices.Equal(world.Namespaces(list), want) {
+			t.Errorf("pods of %q, %v; want %q", world.Namespaces(list), err, want)
+		}
+	}
+}
+
 // A resource that cannot be followed gets client-go's own informer, and a wrong configuration is an error.
 func TestWrong(t *testing.T) {
 	w := world.New(t)

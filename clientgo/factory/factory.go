@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/sharding"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	clientcache "k8s.io/client-go/tools/cache"
@@ -18,6 +20,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/cache"
 	"github.com/typedinformer/informer/clientgo/internal/members"
+	"github.com/typedinformer/informer/clientgo/internal/shards"
 )
 
 // Config configures a [Factory]. The zero value is right for most.
@@ -28,6 +31,8 @@ type Config struct {
 	CustomResync map[reflect.Type]time.Duration
 	// Transform is set on each informer. Nil means none.
 	Transform clientcache.TransformFunc
+	// ShardSelector restricts the informers to a shard; see informer.Shard. Nil means all objects.
+	ShardSelector sharding.Selector
 	// InformerName is the result of the method InformerName. Nil means none.
 	InformerName *clientcache.InformerName
 	// Options choose how the informers hold their objects.
@@ -105,6 +110,9 @@ func (f *Factory[C, F]) InformerFor(obj runtime.Object, newFunc F) clientcache.S
 		}
 		if f.config.Transform != nil {
 			_ = i.SetTransform(f.config.Transform) // as client-go does: it fails only for an informer that runs
+		}
+		if err := shards.Set(i, f.config.ShardSelector); err != nil {
+			utilruntime.HandleError(fmt.Errorf("the informer of %v follows all shards: %w", t, err))
 		}
 		return i
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/internal/apipath"
+	"github.com/typedinformer/informer/clientgo/internal/shards"
 )
 
 // recordingHost is the server to which a clientset that records sends its requests. Nobody serves it.
@@ -82,6 +83,10 @@ func (r *recorder) record(i clientcache.SharedIndexInformer) (recorded, error) {
 	}
 	query := where.Query()
 	resource.LabelSelector, resource.FieldSelector = query.Get("labelSelector"), query.Get("fieldSelector")
+	// From client-go 0.38 on, an informer has a field shardSelector, and sends it.
+	if resource.Shard, err = shards.Parse(query.Get("shardSelector")); err != nil {
+		return recorded{}, fmt.Errorf("the request of the informer: %w", err)
+	}
 	limit, _ := strconv.Atoi(query.Get("limit")) // zero if there is none
 	return recorded{resource, i.GetIndexer().GetIndexers(), settings.resync, settings.description, limit,
 		settings.transforms}, nil

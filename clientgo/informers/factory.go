@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/internalinterfaces"
@@ -97,6 +98,16 @@ func WithTransform(transform clientcache.TransformFunc) SharedInformerOption {
 	}
 }
 
+// WithShardSelector restricts all informers to a shard; see informer.Shard. The informers of groups that this package
+// lacks only ask the server for the shard: if it does not know shards, they follow all objects. client-go has the
+// option since 0.38.
+func WithShardSelector(shardSelector sharding.Selector) SharedInformerOption {
+	return func(f *sharedInformerFactory) *sharedInformerFactory {
+		f.config.ShardSelector = shardSelector
+		return f
+	}
+}
+
 // WithInformerName sets the name of the informers. Shutdown releases it.
 func WithInformerName(informerName *clientcache.InformerName) SharedInformerOption {
 	return func(f *sharedInformerFactory) *sharedInformerFactory {
@@ -130,7 +141,7 @@ func NewSharedInformerFactoryWithOptions(client kubernetes.Interface, defaultRes
 		f = option(f)
 	}
 	f.SharedInformerFactory = informers.NewSharedInformerFactoryWithOptions(client, defaultResync,
-		informers.WithCustomResyncConfig(f.customResync), informers.WithTweakListOptions(f.tweak),
+		informers.WithCustomResyncConfig(f.customResync), informers.WithTweakListOptions(f.tweakOfNewer()),
 		informers.WithNamespace(f.namespace), informers.WithTransform(f.config.Transform),
 		informers.WithInformerName(f.config.InformerName))
 	var err error
@@ -140,6 +151,19 @@ func NewSharedInformerFactoryWithOptions(client kubernetes.Interface, defaultRes
 		panic(fmt.Sprintf("a *kubernetes.Clientset is no kubernetes.Interface: %v", err)) // cannot happen
 	}
 	return f
+}
+
+// tweakOfNewer returns the function that changes the options of lists and watches of the groups that this package lacks.
+func (f *sharedInformerFactory) tweakOfNewer() internalinterfaces.TweakListOptionsFunc {
+	if f.config.ShardSelector == nil {
+		return f.tweak
+	}
+	return func(options *metav1.ListOptions) {
+		if f.tweak != nil {
+			f.tweak(options)
+		}
+		options.ShardSelector = f.config.ShardSelector.String()
+	}
 }
 
 // InformerName returns the name of [WithInformerName].

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/metadata/metadatalister"
@@ -37,12 +38,18 @@ type options struct {
 	namespace string
 	tweak     TweakListOptionsFunc
 	transform clientcache.TransformFunc
+	shard     sharding.Selector
 	storage   cache.Options
 }
 
 // WithTransform sets a transform on all informers.
 func WithTransform(transform clientcache.TransformFunc) SharedInformerOption {
 	return func(o *options) { o.transform = transform }
+}
+
+// WithShardSelector restricts all informers to a shard; see informer.Shard. client-go has the option since 0.38.
+func WithShardSelector(shardSelector sharding.Selector) SharedInformerOption {
+	return func(o *options) { o.shard = shardSelector }
 }
 
 // WithStorage chooses how the informers hold their objects. client-go has no such option.
@@ -88,6 +95,7 @@ func newFactory(config *rest.Config, defaultResync time.Duration, o options) (Sh
 		Resync:    defaultResync,
 		Tweak:     o.tweak,
 		Transform: o.transform,
+		Shard:     o.shard,
 		Options:   o.storage,
 		Lister: func(of clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
 			return metadatalister.NewRuntimeObjectShim(metadatalister.New(of, resource))
@@ -96,5 +104,13 @@ func newFactory(config *rest.Config, defaultResync time.Duration, o options) (Sh
 			return metadatainformer.NewFilteredMetadataInformer(fallback, resource, o.namespace, defaultResync,
 				clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc}, o.tweak).Informer()
 		},
-	}), nil
+	}, complete.WaitForCacheSyncWithContext), nil
 }
+
+// complete has the methods of client-go's interface, and those that it has since 0.38; see byresource.Before038.
+type complete struct {
+	SharedInformerFactory
+	older
+}
+
+type older struct{ byresource.Before038 }

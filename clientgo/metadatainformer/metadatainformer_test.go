@@ -122,3 +122,20 @@ func TestOptions(t *testing.T) {
 		t.Error("no error for a certificate that does not exist")
 	}
 }
+
+// The informers of a factory with a shard selector have the objects of the shard only.
+// Guarantees: P1, S1
+func TestShardSelector(t *testing.T) {
+	w := world.New(t)
+	want := w.Spread("one")
+	f, err := metadatainformer.NewSharedInformerFactoryWithOptions(w.Server.Config(), 0,
+		metadatainformer.WithShardSelector(world.Half()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lister := f.ForResource(world.Pods).Lister()
+	start(t, f)
+	if list, err := lister.List(labels.Everything()); err != nil || !slices.Equal(world.Namespaces(list), want) {
+		t.Errorf("pods of %q, %v; want %q", world.Namespaces(list), err, want)
+	}
+}

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/sharding"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	clientcache "k8s.io/client-go/tools/cache"
@@ -16,6 +18,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/cache"
 	"github.com/typedinformer/informer/clientgo/internal/members"
+	"github.com/typedinformer/informer/clientgo/internal/shards"
 )
 
 // Config configures a [Factory].
@@ -26,6 +29,7 @@ type Config struct {
 	Resync    time.Duration
 	Tweak     func(*metav1.ListOptions) // nil means none
 	Transform clientcache.TransformFunc // nil means none
+	Shard     sharding.Selector         // nil means all objects
 	Options   cache.Options
 	// Lister returns the lister of a resource for an indexer.
 	Lister func(clientcache.Indexer, schema.GroupVersionResource) clientcache.GenericLister
@@ -33,17 +37,20 @@ type Config struct {
 	ClientGo func(schema.GroupVersionResource) clientcache.SharedIndexInformer
 }
 
-// Factory makes and shares informers by resource. Create one with [New].
-type Factory struct {
+// Factory makes and shares informers by resource. Create one with [New]. R is the result of its method
+// WaitForCacheSyncWithContext; see [Before038].
+type Factory[R syncResult] struct {
 	config  Config
 	members members.Set[schema.GroupVersionResource]
 }
 
-// New returns a factory without informers.
-func New(config Config) *Factory { return &Factory{config: config} }
+// New returns a factory without informers. wait only chooses the type R: see [Before038].
+func New[F any, R syncResult](config Config, _ func(F, context.Context) R) *Factory[R] {
+	return &Factory[R]{config: config}
+}
 
 // ForResource returns the informer and the lister of a resource.
-func (f *Factory) ForResource(resource schema.GroupVersionResource) informers.GenericInformer {
+func (f *Factory[R]) ForResource(resource schema.GroupVersionResource) informers.GenericInformer {
 	i := f.members.Get(resource, func() clientcache.SharedIndexInformer {
 		made, err := f.make(resource)
 		if err != nil {
@@ -53,12 +60,15 @@ func (f *Factory) ForResource(resource schema.GroupVersionResource) informers.Ge
 		if f.config.Transform != nil {
 			_ = made.SetTransform(f.config.Transform) // as client-go does: it fails only for an informer that runs
 		}
+		if err := shards.Set(made, f.config.Shard); err != nil {
+			utilruntime.HandleError(fmt.Errorf("the informer of %s follows all shards: %w", resource, err))
+		}
 		return made
 	})
 	return generic{i, f.config.Lister(i.GetIndexer(), resource)}
 }
 
-func (f *Factory) make(resource schema.GroupVersionResource) (clientcache.SharedIndexInformer, error) {
+func (f *Factory[R]) make(resource schema.GroupVersionResource) (clientcache.SharedIndexInformer, error) {
 	var options metav1.ListOptions
 	if f.config.Tweak != nil {
 		f.config.Tweak(&options)
@@ -70,6 +80,10 @@ func (f *Factory) make(resource schema.GroupVersionResource) (clientcache.Shared
 	}
 	if f.config.Namespace != "" {
 		collection.Namespaces = []string{f.config.Namespace}
+	}
+	var err error
+	if collection.Shard, err = shards.Parse(options.ShardSelector); err != nil {
+		return nil, fmt.Errorf("informer of %s: %w", resource, err)
 	}
 	i, err := cache.New(cache.Config{
 		Client:            f.config.Client,
@@ -97,15 +111,27 @@ func (g generic) Informer() clientcache.SharedIndexInformer { return g.informer 
 func (g generic) Lister() clientcache.GenericLister         { return g.lister }
 
 // Start runs the informers that do not run yet, until stop is closed. It does not block.
-func (f *Factory) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextForChannel(stop)) }
+func (f *Factory[R]) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextForChannel(stop)) }
 
 // StartWithContext runs the informers that do not run yet, until ctx ends. It does not block.
-func (f *Factory) StartWithContext(ctx context.Context) { f.members.Start(ctx) }
+func (f *Factory[R]) StartWithContext(ctx context.Context) { f.members.Start(ctx) }
 
 // WaitForCacheSync waits until all informers that run have synced, or stop is closed. It reports which have synced.
-func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
+func (f *Factory[R]) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
 	return f.members.WaitSynced(wait.ContextForChannel(stop))
 }
 
+// WaitForCacheSyncWithContext waits until all informers that run have synced, or ctx ends. It reports which have
+// synced, and the cause of ctx if one has not.
+func (f *Factory[R]) WaitForCacheSyncWithContext(ctx context.Context) R {
+	result := SyncResult{Synced: f.members.WaitSynced(ctx)}
+	for _, synced := range result.Synced {
+		if !synced {
+			result.Err = context.Cause(ctx)
+		}
+	}
+	return R(result)
+}
+
 // Shutdown waits until all informers have stopped. From then on, Start does nothing.
-func (f *Factory) Shutdown() { f.members.Shutdown() }
+func (f *Factory[R]) Shutdown() { f.members.Shutdown() }
