@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/sharding"
 )
 
-// namespaces are those in which Spread creates pods.
-var namespaces = []string{"a", "b", "c", "d", "e", "f"}
+// namespaces are those in which Spread creates pods, in order. Half selects half of them.
+var namespaces = []string{"five", "four", "one", "six", "three", "two"}
 
 // Half selects the namespaces whose hash is in the first half of all hashes.
 func Half() sharding.Selector {
@@ -17,7 +17,7 @@ func Half() sharding.Selector {
 	})
 }
 
-// Spread creates a pod in each of some namespaces, and returns those namespaces that Half selects, in order. The server
+// Spread creates a pod in each of some namespaces, and returns the namespaces that Half selects, in order. The server
 // does not know shards.
 func (w *World) Spread(name string) (half []string) {
 	w.Helper()
@@ -29,9 +29,6 @@ func (w *World) Spread(name string) (half []string) {
 		if selected {
 			half = append(half, namespace)
 		}
-	}
-	if len(half) == 0 || len(half) == len(namespaces) {
-		w.Fatalf("the half has %d of %d namespaces", len(half), len(namespaces))
 	}
 	return half
 }
