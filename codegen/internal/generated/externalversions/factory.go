@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/sample-controller/pkg/generated/clientset/versioned"
 
@@ -112,6 +113,14 @@ func WithNamespace(namespace string) SharedInformerOption {
 func WithTransform(transform cache.TransformFunc) SharedInformerOption {
 	return func(f *sharedInformerFactory) *sharedInformerFactory {
 		f.config.Transform = transform
+		return f
+	}
+}
+
+// WithShardSelector restricts all informers to a shard; see informer.Shard.
+func WithShardSelector(shardSelector sharding.Selector) SharedInformerOption {
+	return func(f *sharedInformerFactory) *sharedInformerFactory {
+		f.config.ShardSelector = shardSelector
 		return f
 	}
 }
