@@ -113,6 +113,43 @@ func TestObjectThatWasThereIsGone(t *testing.T) {
 	}
 }
 
+// One change ends all waits for its object, and all for its version: several keys of a controller, and several controllers, wait for the
+// same write.
+// Guarantees: Q12
+func TestOneChangeEndsAllItsWaits(t *testing.T) {
+	other := types.NamespacedName{Namespace: "a", Name: "other"}
+	for name, c := range map[string]struct {
+		want    []Want
+		after   state
+		changed []types.NamespacedName
+	}{
+		"gone":               {[]Want{{Key: key, UID: "u", Gone: true}, {Key: key, UID: "u", Gone: true}, {Key: key, UID: "u", Gone: true}}, state{}, []types.NamespacedName{key}},
+		"leaves":             {[]Want{{Key: key, Version: "10", UID: "u", Leaves: true}, {Key: key, Version: "11", UID: "u", Leaves: true}}, state{}, []types.NamespacedName{key}},
+		"the object":         {[]Want{{Key: key, Version: "10", UID: "u"}, {Key: key, Version: "10", UID: "u"}}, state{uid: "u", version: "12"}, []types.NamespacedName{key}},
+		"the version":        {[]Want{{Key: key, Version: "10"}, {Key: key, Version: "10"}, {Key: other, Version: "10"}, {Key: other, Version: "9"}}, state{versions: map[string]int{"a": 10}}, nil},
+		"a version and gone": {[]Want{{Key: key, UID: "u", Gone: true}, {Key: key, Version: "10", UID: "u"}, {Key: other, Version: "10"}}, state{versions: map[string]int{"a": 10}}, []types.NamespacedName{key}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b Board
+			ended := make([]int, len(c.want))
+			for i, w := range c.want {
+				if b.Add(w, func() State { return state{uid: "u", version: "1"} }, func() { ended[i]++ }) == nil {
+					t.Fatalf("%+v does not wait", w)
+				}
+			}
+			b.Reached(c.after, c.changed)
+			for i, n := range ended {
+				if n != 1 {
+					t.Errorf("%+v was called %d times", c.want[i], n)
+				}
+			}
+			if b.Waits() || len(b.keys)+len(b.versions) != 0 {
+				t.Errorf("waits are left: %v, %v", b.keys, b.versions)
+			}
+		})
+	}
+}
+
 // Each wait ends with the first state that has its version, whatever the order of the waits.
 // Guarantees: Q12
 func TestWaitsEndInTheOrderOfTheirVersions(t *testing.T) {

@@ -8,6 +8,40 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// The removal of the last finalizer deletes an object whose grace period is over. Until then, the server keeps the object, and so does the
+// one of a namespace with finalizers in its spec.
+// Guarantees: Q12
+func TestRemovalOfTheLastFinalizer(t *testing.T) {
+	pods, namespaces := schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "namespaces"}
+	deleted := metav1.ObjectMeta{Name: "x", UID: "u", DeletionTimestamp: &metav1.Time{}}
+	with := func(change func(*metav1.ObjectMeta)) *metav1.ObjectMeta {
+		o := deleted.DeepCopy()
+		change(o)
+		return o
+	}
+	for name, c := range map[string]struct {
+		resource schema.GroupResource
+		object   any
+		removed  bool
+	}{
+		"deleted":                 {pods, &deleted, true},
+		"grace period is over":    {pods, with(func(o *metav1.ObjectMeta) { o.DeletionGracePeriodSeconds = new(int64) }), true},
+		"within the grace period": {pods, with(func(o *metav1.ObjectMeta) { o.DeletionGracePeriodSeconds = new(int64(30)) }), false},
+		"another finalizer":       {pods, with(func(o *metav1.ObjectMeta) { o.Finalizers = []string{"f"} }), false},
+		"not deleted":             {pods, with(func(o *metav1.ObjectMeta) { o.DeletionTimestamp = nil }), false},
+		"from no server":          {pods, with(func(o *metav1.ObjectMeta) { o.UID = "" }), false},
+		"a namespace":             {namespaces, &deleted, false},
+		"without such fields":     {pods, Gone{Name: "x", UID: "u"}, false},
+	} {
+		if _, removed := Removed(c.resource, c.object); removed != c.removed {
+			t.Errorf("%s: removed=%v", name, removed)
+		}
+	}
+	if uid, _ := Removed(pods, &deleted); uid != "u" {
+		t.Errorf("UID %q", uid)
+	}
+}
+
 // A deletion has the object as an earlier write returned it.
 // Guarantees: Q12
 func TestDeletionsHaveTheObjectBefore(t *testing.T) {

@@ -1,7 +1,9 @@
 package ownwrites
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -457,38 +459,88 @@ func rangesWithout(value string) []informer.HashRange {
 	return []informer.HashRange{{First: 0, Last: h - 1}, {First: h + 1, Last: 1<<64 - 1}}
 }
 
-// A key waits for the slowest store of its controller, unless that source was closed.
+// A key waits for the slowest store of its controller, unless that source was closed, or its informer has stopped: nothing reaches that
+// store any more.
 // Guarantees: Q12
 func TestKeyWaitsForEveryStore(t *testing.T) {
-	for _, closed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("closed=%v", closed), func(t *testing.T) {
+	for name, ended := range map[string]bool{"open": false, "closed": true, "stopped": true} {
+		t.Run(name, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
 				r := newRig(w, informer.Resource{}, informer.Config[*corev1.Pod]{}, ten)
 				slow := newGate()
 				other := informer.New(w.Client(slow.wrap), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 				subscription := r.ctl.Watch(informer.EnqueueObject(other, func(informer.Event[*corev1.Pod]) bool { return false }))
-				defer world.Start(w.T, other)()
+				stop := world.Start(w.T, other)
+				defer stop()
 				synctest.Wait()
+				switch name {
+				case "closed":
+					subscription.Close()
+				case "stopped":
+					stop()
+				}
 				slow.shut()
 				r.do = func(ctx context.Context) error { return r.patch(ctx, metav1.PatchOptions{}) }
-				if closed {
-					subscription.Close()
-				}
 				r.ctl.Queue.Add(world.KeyA)
 				time.Sleep(time.Second)
-				if closed {
+				if ended {
 					r.want("a@0s v=1", "a@1ms v=2")
 				} else {
 					r.want("a@0s v=1")
 				}
 				slow.lift()
 				synctest.Wait()
-				if !closed {
+				if !ended {
 					r.want("a@1s v=2")
 				}
 			})
 		})
 	}
+}
+
+// While a pod has a grace period, the removal of its last finalizer does not delete it: the key waits for that version only.
+// Guarantees: Q12
+func TestKeyDoesNotWaitForADeletionWithinTheGracePeriod(t *testing.T) {
+	for _, grace := range []int64{0, 30} {
+		t.Run(fmt.Sprintf("grace=%d", grace), func(t *testing.T) {
+			world.Bubble(t, func(w world.World) {
+				r := newRig(w, informer.Resource{}, informer.Config[*corev1.Pod]{}, ten)
+				// The answer of a server that keeps the pod, or has deleted it: the watch has sent neither.
+				r.client = informer.NewTypedClient[*corev1.Pod](w.Client(func(c *rest.Config) {
+					c.Wrap(func(next http.RoundTripper) http.RoundTripper { return finalized{next, grace} })
+				}), world.PodGVR)
+				r.do = func(ctx context.Context) error { return r.patch(ctx, metav1.PatchOptions{}) }
+				r.ctl.Queue.Add(world.KeyA)
+				time.Sleep(time.Second)
+				if waits := r.ctl.Status().OwnWrites.Waiting == 1; waits != (grace == 0) {
+					t.Errorf("it waits for a deletion: %v", waits)
+				}
+			})
+		})
+	}
+}
+
+// finalized makes the answer to each patch a pod that is being deleted with a grace period, and without finalizers.
+type finalized struct {
+	next  http.RoundTripper
+	grace int64
+}
+
+func (f finalized) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Accept", "application/json")
+	resp, err := f.next.RoundTrip(r)
+	if err != nil || r.Method != http.MethodPatch {
+		return resp, err
+	}
+	var pod corev1.Pod
+	if err := json.NewDecoder(resp.Body).Decode(&pod); err != nil {
+		return nil, err
+	}
+	resp.Body.Close()
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.Now()), &f.grace
+	body, err := json.Marshal(&pod)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp, err
 }
 
 // A queue that drains does not wait for writes: what was added runs once more.
