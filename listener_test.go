@@ -19,6 +19,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // Guarantees: H7, H8
@@ -134,6 +135,7 @@ func TestSubscriptionsWhileChangesComeIn(t *testing.T) {
 
 // Guarantees: H9
 func TestBlockedHandlerHoldsUpNobody(t *testing.T) {
+	defer testkit.Limit(2 * time.Minute)()
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		blocked, free := &recorder{Gate: make(chan struct{})}, &recorder{}

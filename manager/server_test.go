@@ -120,20 +120,27 @@ func TestAddressInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := m.Run(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // in case it runs
+	defer cancel()
+	err := m.Run(ctx)
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), "metrics at "+used.Addr().String()+": ") {
 		t.Errorf("%v, want EADDRINUSE", err)
 	}
 	if ran.Load() {
 		t.Error("a runnable began")
 	}
+	_ = free.(*net.TCPListener).SetDeadline(time.Now().Add(-time.Second)) // so that Accept of an open one returns, too
 	if _, err := free.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the other listener: %v, want closed", err)
 	}
 	// A server that is added while Run is under way starts at once.
 	m = manager.New(manager.Config{Logger: quiet})
 	stop := start(t, m)
-	<-m.Elected()
+	select {
+	case <-m.Elected():
+	case <-ctx.Done():
+		t.Fatal("the manager does not run")
+	}
 	if err := m.AddServer(manager.Server{Addr: used.Addr().String(), Handler: http.NotFoundHandler()}); err != nil {
 		t.Error(err)
 	}

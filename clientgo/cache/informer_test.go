@@ -61,9 +61,7 @@ func run(t *testing.T, i clientcache.SharedIndexInformer) (stop func()) {
 		<-ended
 	}
 	t.Cleanup(stop)
-	if !clientcache.WaitFor(t.Context(), "", i.HasSyncedChecker()) {
-		t.Fatal("not synced")
-	}
+	wait(t, i.HasSyncedChecker())
 	return stop
 }
 
@@ -87,7 +85,9 @@ func shutDown(i clientcache.SharedIndexInformer, r clientcache.ResourceEventHand
 // wait waits for a checker.
 func wait(t *testing.T, c clientcache.DoneChecker) {
 	t.Helper()
-	if !clientcache.WaitFor(t.Context(), "", c) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !clientcache.WaitFor(ctx, "", c) {
 		t.Fatalf("%s is not done", c.Name())
 	}
 }

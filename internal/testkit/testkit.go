@@ -3,8 +3,10 @@
 package testkit
 
 import (
+	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +20,16 @@ func Bubble(t *testing.T, test func(t *testing.T)) {
 		defer time.AfterFunc(30*24*time.Hour, func() { panic("a month has passed in the bubble: some wait never ends") }).Stop()
 		test(t)
 	})
+}
+
+// Limit ends the test binary with all stacks if a test takes longer than d before it calls stop. It is for code whose failure would block
+// a bubble without an end: a bubble does not see that goroutines wait for a mutex.
+func Limit(d time.Duration) (stop func()) {
+	timer := time.AfterFunc(d, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("the test has not ended within %v", d))
+	})
+	return func() { timer.Stop() }
 }
 
 // Whole reports whether tests run whole, with all rounds of the random ones: if INFORMER_TESTS is "whole" in the
