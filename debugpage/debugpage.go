@@ -58,7 +58,8 @@ type Config struct {
 	// Unmask reports whether the sender of a request, whom Authorize has admitted, may see the masked values of a
 	// resource, and the keys of indexes of such objects. For a Secret or ConfigMap in the store of another resource, it is
 	// called with the resource secrets or configmaps, too, and must return true for both. It is also asked for the keys of
-	// masked objects that audits have found. Nil means that nobody may.
+	// masked objects that audits have found. It is called at most once for each request and resource. Nil means that
+	// nobody may.
 	Unmask func(r *http.Request, resource schema.GroupResource) bool
 	// MaxObjectBytes is the size of an object's JSON that the page shows at most. Zero means 1 MiB. Negative means no
 	// limit.
@@ -179,7 +180,7 @@ func writeFile(w http.ResponseWriter, name string) {
 }
 
 // serveJSON writes what answer returns.
-func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request, answer func(*http.Request) (any, error)) {
+func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request, answer func(*request) (any, error)) {
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -188,12 +189,26 @@ func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request, answer func(
 		writeError(w, failure(http.StatusServiceUnavailable, "too many requests are under way"))
 		return
 	}
-	value, err := answer(r)
+	value, err := answer(&request{r, map[schema.GroupResource]bool{}})
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, value)
+}
+
+// request is a request for JSON.
+type request struct {
+	*http.Request
+	unmasked map[schema.GroupResource]bool // the answers of Config.Unmask, which is called once for each resource
+}
+
+// unmask reports whether the sender of r may see the masked values of a resource.
+func (h *handler) unmask(r *request, of schema.GroupResource) bool {
+	if _, asked := r.unmasked[of]; !asked {
+		r.unmasked[of] = h.config.Unmask != nil && h.config.Unmask(r.Request, of)
+	}
+	return r.unmasked[of]
 }
 
 // authorized reports whether the sender of r may see objects.

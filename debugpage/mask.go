@@ -6,12 +6,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -55,22 +55,48 @@ func maskedType(of reflect.Type) schema.GroupResource {
 // maskedKind returns secrets or configMaps if the kind of obj is Secret or ConfigMap, in any group. It returns the zero
 // resource for other objects.
 func maskedKind(obj any) schema.GroupResource {
-	var of struct{ Kind string }
+	var of struct{ Kind kindName }
 	if o, ok := obj.(kinded); ok {
-		of.Kind = o.GetObjectKind().GroupVersionKind().Kind
-	}
-	if of.Kind == "" {
-		if content, err := json.Marshal(obj); err == nil { // with an error, nobody sees the object
-			_ = json.Unmarshal(content, &of) // other JSON is of no kind
+		of.Kind.see(o.GetObjectKind().GroupVersionKind().Kind)
+		if of.Kind.any && !writesItself(reflect.TypeOf(obj)) {
+			return of.Kind.masked // JSON has the same kind
 		}
 	}
-	switch of.Kind {
-	case "Secret":
-		return secrets
-	case "ConfigMap":
-		return configMaps
+	if content, err := json.Marshal(obj); err == nil { // with an error, nobody sees the object
+		_ = json.Unmarshal(content, &of) // other JSON is of no kind
 	}
-	return schema.GroupResource{}
+	return of.Kind.masked
+}
+
+// kindName finds a masked kind among the kinds of an object. JSON can have several: the names of its fields may differ
+// in case.
+type kindName struct {
+	any    bool // there is a kind
+	masked schema.GroupResource
+}
+
+func (k *kindName) see(kind string) {
+	k.any = k.any || kind != ""
+	switch kind {
+	case "Secret":
+		k.masked = secrets
+	case "ConfigMap":
+		k.masked = configMaps
+	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (k *kindName) UnmarshalJSON(text []byte) error {
+	var kind string
+	if json.Unmarshal(text, &kind) == nil {
+		k.see(kind)
+	}
+	return nil
+}
+
+// writesItself reports whether the JSON of a type can have another kind than its GetObjectKind: a method writes it.
+func writesItself(of reflect.Type) bool {
+	return of != reflect.TypeFor[*unstructured.Unstructured]() && of.Implements(reflect.TypeFor[json.Marshaler]())
 }
 
 // kinded is the method of objects that embed metav1.TypeMeta.
@@ -109,13 +135,13 @@ func (h *handler) masked(resource schema.GroupResource) bool {
 
 // hidesDifferences reports whether the keys that audits of a resource have found are hidden from the sender of a
 // request, whom Config.Authorize has admitted: those of masked objects are, like the keys of their indexes.
-func (h *handler) hidesDifferences(r *http.Request, of schema.GroupResource) bool {
+func (h *handler) hidesDifferences(r *request, of schema.GroupResource) bool {
 	for _, s := range h.stores {
 		if s.resource().GroupResource() == of && h.veilOf(r, s).hidesAll() {
 			return true
 		}
 	}
-	return h.masked(of) && (h.config.Unmask == nil || !h.config.Unmask(r, of))
+	return h.masked(of) && !h.unmask(r, of)
 }
 
 // veil decides which objects of a store are hidden from the sender of a request, who may see them masked.
@@ -125,18 +151,12 @@ type veil struct {
 	of       reflect.Type                    // of the objects
 	ofType   schema.GroupResource            // maskedType of it
 	kindless bool                            // the objects have no other kind
-	unmask   func(schema.GroupResource) bool // by Config.Unmask, which is asked once for each resource
+	unmask   func(schema.GroupResource) bool // handler.unmask
 }
 
-func (h *handler) veilOf(r *http.Request, s store) veil {
-	answers := map[schema.GroupResource]bool{}
+func (h *handler) veilOf(r *request, s store) veil {
 	resource := s.resource().GroupResource()
-	unmask := func(of schema.GroupResource) bool {
-		if _, asked := answers[of]; !asked {
-			answers[of] = h.config.Unmask != nil && h.config.Unmask(r, of)
-		}
-		return answers[of]
-	}
+	unmask := func(of schema.GroupResource) bool { return h.unmask(r, of) }
 	return veil{resource, h.masked(resource), s.typeOf(), maskedType(s.typeOf()), kindless(s.typeOf()), unmask}
 }
 

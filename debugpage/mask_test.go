@@ -2,6 +2,7 @@ package debugpage_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -35,6 +36,14 @@ func password[T informer.Object](obj T) []string {
 		return []string{o.Data["password"]}
 	case *namedSecret:
 		return []string{string(o.Data["password"])}
+	case *pointedSecret:
+		return []string{string(o.Data["password"])}
+	case *writtenSecret:
+		return []string{o.Data["password"]}
+	case *rewrittenSecret:
+		return []string{o.Data["password"]}
+	case *untaggedSecret:
+		return []string{o.Data["password"]}
 	case *ownSecret:
 		return []string{o.Data["password"]}
 	case *kindSecret:
@@ -54,6 +63,32 @@ type namedSecret struct{ corev1.Secret }
 type kindSecret struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Kind              string            `json:"kind"`
+	Data              map[string]string `json:"data"`
+}
+
+// pointedSecret embeds a pointer to a Secret.
+type pointedSecret struct{ *corev1.Secret }
+
+// writtenSecret has no field for its kind: its method writes one.
+type writtenSecret struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Data              map[string]string `json:"data"`
+}
+
+func (s *writtenSecret) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{"kind": "Secret", "metadata": s.ObjectMeta, "data": s.Data})
+}
+
+// rewrittenSecret has a kind, and its method writes another one.
+type rewrittenSecret struct {
+	metav1.TypeMeta
+	writtenSecret
+}
+
+// untaggedSecret has a kind without the name that it has on the server.
+type untaggedSecret struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Kind              string
 	Data              map[string]string `json:"data"`
 }
 
@@ -101,7 +136,15 @@ func (r *rig) masks(store string, unmask func(schema.GroupResource) bool) {
 
 // show makes an informer of type T for a collection, with an index of the passwords, and its objects the first store of the page.
 func show[T informer.Object](r *rig, resource schema.GroupVersionResource) (store string) {
-	i := informer.New(r.client, informer.Resource{GroupVersionResource: resource}, informer.Config[T]{Logger: quiet})
+	return showChanged(r, resource, func(T) {})
+}
+
+// showChanged is show with a transform.
+func showChanged[T informer.Object](r *rig, resource schema.GroupVersionResource, change func(T)) (store string) {
+	i := informer.New(r.client, informer.Resource{GroupVersionResource: resource}, informer.Config[T]{Logger: quiet, Transform: func(obj T) (T, error) {
+		change(obj)
+		return obj, nil
+	}})
 	r.config.Objects = []debugpage.Source{debugpage.Objects(i, debugpage.Index("password", informer.NewIndex(i, password[T])))}
 	run(r, i)
 	return ask[debugpage.Status](r, "status.json").Stores[0].Name
@@ -153,9 +196,17 @@ func TestSecretsUnderAnotherResourceAreMasked(t *testing.T) {
 		apiVersion, kind string
 		show             func(*rig, schema.GroupVersionResource) string
 	}{
-		"type Secret":               {things, "example.com/v1", "Thing", show[*corev1.Secret]},
-		"type ConfigMap":            {things, "example.com/v1", "Thing", show[*corev1.ConfigMap]},
-		"type that embeds a Secret": {things, "v1", "Secret", show[*namedSecret]},
+		"type Secret":                {things, "example.com/v1", "Thing", show[*corev1.Secret]},
+		"type ConfigMap":             {things, "example.com/v1", "Thing", show[*corev1.ConfigMap]},
+		"type that embeds a Secret":  {things, "v1", "Secret", show[*namedSecret]},
+		"type that embeds a *Secret": {things, "example.com/v1", "Thing", show[*pointedSecret]},
+		"type that writes its kind":  {things, "example.com/v1", "Thing", show[*writtenSecret]},
+		"type that writes another kind than it has": {things, "example.com/v1", "Thing", func(r *rig, resource schema.GroupVersionResource) string {
+			return showChanged(r, resource, func(s *rewrittenSecret) { s.Kind = "Thing" })
+		}},
+		"type with an untagged kind": {things, "example.com/v1", "Thing", func(r *rig, resource schema.GroupVersionResource) string {
+			return showChanged(r, resource, func(s *untaggedSecret) { s.Kind = "Secret" })
+		}},
 		"type with a kind":          {things, "v1", "Secret", show[*kindSecret]},
 		"unstructured Secret":       {things, "v1", "Secret", show[*unstructured.Unstructured]},
 		"unstructured ConfigMap":    {things, "v1", "ConfigMap", show[*unstructured.Unstructured]},
@@ -185,6 +236,40 @@ func TestSecretsUnderAnotherResourceAreMasked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each request asks Unmask once for each resource, also if several stores have it: two answers could differ, and what one of them hides
+// would show.
+func TestUnmaskIsAskedOnce(t *testing.T) {
+	inRig(t, func(r *rig) {
+		created := informertest.Register[*corev1.Secret](r.server, informertest.Resource{GroupVersionResource: core.WithResource("secrets")})
+		for _, name := range []string{"login", "other"} {
+			if _, err := created.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"password": []byte(secret)}}); err != nil {
+				r.Fatal(err)
+			}
+		}
+		store := show[*corev1.Secret](r, core.WithResource("secrets"))
+		r.config.Objects = append(r.config.Objects, r.config.Objects...)
+		asked := map[schema.GroupResource]int{}
+		r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool {
+			asked[of]++
+			return true
+		}
+		for _, query := range [][]string{
+			{"object.json", "namespace", "default", "name", "login"},
+			{"keys.json", "index", "password"},
+			{"objects.json", "index", "password", "key", secret},
+			{"status.json"},
+		} {
+			clear(asked)
+			if w := r.get(target(query[0], append(query[1:], "store", store, "token", "right")...)); w.Code != http.StatusOK {
+				r.Errorf("%s: %d %s", query[0], w.Code, w.Body)
+			}
+			if len(asked) != 1 || asked[schema.GroupResource{Resource: "secrets"}] != 1 {
+				r.Errorf("%s asks %v", query[0], asked)
+			}
+		}
+	})
 }
 
 // In a store of several kinds, the keys that only masked objects have are hidden, and masked objects do not count for the others.

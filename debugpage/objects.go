@@ -85,8 +85,8 @@ func storesOf(sources []Source) (stores []store) {
 }
 
 // storeOf returns the store that a request names, if its sender may see objects.
-func (h *handler) storeOf(r *http.Request) (store, error) {
-	if !h.authorized(r) {
+func (h *handler) storeOf(r *request) (store, error) {
+	if !h.authorized(r.Request) {
 		return store{}, failure(http.StatusForbidden, "objects are shown only to callers whom Config.Authorize admits")
 	}
 	at := slices.IndexFunc(h.stores, func(s store) bool { return s.name == r.URL.Query().Get("store") })
@@ -97,7 +97,7 @@ func (h *handler) storeOf(r *http.Request) (store, error) {
 }
 
 // indexOf returns the position of the index that a request names, or -1 if it names none.
-func (h *handler) indexOf(s store, r *http.Request) (int, error) {
+func (h *handler) indexOf(s store, r *request) (int, error) {
 	if !r.URL.Query().Has("index") {
 		return -1, nil
 	}
@@ -112,7 +112,7 @@ func (h *handler) indexOf(s store, r *http.Request) (int, error) {
 	return at, nil
 }
 
-func limitOf(r *http.Request) (int, error) {
+func limitOf(r *request) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {
 		return defaultLimit, nil
@@ -125,7 +125,7 @@ func limitOf(r *http.Request) (int, error) {
 }
 
 // pageOf returns the store, the index and the limit of a page that r requests.
-func (h *handler) pageOf(r *http.Request) (s store, index, limit int, err error) {
+func (h *handler) pageOf(r *request) (s store, index, limit int, err error) {
 	if s, err = h.storeOf(r); err != nil {
 		return s, 0, 0, err
 	}
@@ -137,7 +137,7 @@ func (h *handler) pageOf(r *http.Request) (s store, index, limit int, err error)
 }
 
 // keys answers keys.json.
-func (h *handler) keys(r *http.Request) (any, error) {
+func (h *handler) keys(r *request) (any, error) {
 	s, index, limit, err := h.pageOf(r)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (h *handler) keys(r *http.Request) (any, error) {
 }
 
 // objects answers objects.json.
-func (h *handler) objects(r *http.Request) (any, error) {
+func (h *handler) objects(r *request) (any, error) {
 	s, index, limit, err := h.pageOf(r)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func parseContinue(text string) (informer.Key, error) {
 }
 
 // object answers object.json.
-func (h *handler) object(r *http.Request) (any, error) {
+func (h *handler) object(r *request) (any, error) {
 	s, err := h.storeOf(r)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package debugpage
 import (
 	"cmp"
 	"errors"
-	"net/http"
 	"runtime/metrics"
 	"slices"
 	"strings"
@@ -458,8 +457,8 @@ const (
 )
 
 // status answers status.json.
-func (h *handler) status(r *http.Request) (any, error) {
-	b := builder{now: time.Now(), authorized: h.authorized(r),
+func (h *handler) status(r *request) (any, error) {
+	b := builder{now: time.Now(), authorized: h.authorized(r.Request),
 		hidden: func(of schema.GroupResource) bool { return h.hidesDifferences(r, of) }}
 	s := Status{
 		Name:        h.config.Name,
@@ -518,7 +517,7 @@ func (h *handler) status(r *http.Request) (any, error) {
 	return s, nil
 }
 
-func (h *handler) store(r *http.Request, s store, authorized bool) Store {
+func (h *handler) store(r *request, s store, authorized bool) Store {
 	return Store{
 		Name:          s.name,
 		Masked:        h.masked(s.resource().GroupResource()) || maskedType(s.typeOf()) != schema.GroupResource{},
