@@ -273,7 +273,7 @@ func (o *options) generate() (map[string][]byte, error) {
 // load returns the apis of all sources, with -fields and -index applied.
 func (o *options) load() (apis []*api, err error) {
 	if len(o.patterns) > 0 {
-		source := &goSource{plurals: o.plurals, exclude: o.exclude, copies: o.deepCopy,
+		source := &goSource{plurals: o.plurals, exclude: o.exclude, copies: o.deepCopy, client: o.factory.listers != "",
 			listers: o.factory.listers != "" && o.factory.clientset == ""}
 		apis, err = source.load(o.patterns)
 		if o.notes = source.notes; err != nil {
@@ -287,6 +287,8 @@ func (o *options) load() (apis []*api, err error) {
 		switch {
 		case len(apis) == 0 && len(o.notes) > 0:
 			return nil, fmt.Errorf("every type in %s is left out", strings.Join(o.patterns, " "))
+		case len(apis) == 0 && source.client:
+			return nil, fmt.Errorf("no type in %s has the marker +genclient, a client and a lister", strings.Join(o.patterns, " "))
 		case len(apis) == 0:
 			return nil, fmt.Errorf("no type in %s has one of the markers +genclient, +kubebuilder:object:root=true and +kubebuilder:resource", strings.Join(o.patterns, " "))
 		}

@@ -23,6 +23,7 @@ type goSource struct {
 	plurals plurals
 	exclude map[string]bool            // "import/path.Kind"
 	copies  bool                       // find the types that get deep copies
+	client  bool                       // find the types of client-gen and its like, which know only their own markers
 	listers bool                       // find the types of lister-gen: it wants list, but not watch
 	dirs    []string                   // of the packages that may have deep copies: those of the main module
 	notes   []string                   // about types that are left out, for the user
@@ -203,6 +204,9 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	if err != nil {
 		return fail(err)
 	}
+	if p.source.client && !genclient {
+		return kind{}, false // it has no client and no lister
+	}
 	asked := genclient
 	if m, ok := ms.resourceMarker(); ok && !genclient {
 		asked, why = true, m
@@ -268,7 +272,7 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	}
 	switch scope := resource["scope"]; {
 	case scope == "Cluster":
-		k.Namespaced = false
+		k.Namespaced = k.Namespaced && p.source.client // the client and the lister have the scope of +genclient
 	case scope == "Namespaced" && !k.Namespaced:
 		return fail(at.errorf("+genclient:nonNamespaced says that the scope is Cluster"))
 	case scope != "" && scope != "Namespaced":

@@ -184,6 +184,10 @@ func (g *genericInformer) Lister() cache.GenericLister {
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	var of cache.SharedIndexInformer
 	switch resource {
+	case schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "depots"}:
+		of = f.Shop().V1().Depots().Informer()
+	case schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "shipments"}:
+		of = f.Shop().V1().Shipments().Informer()
 	case schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "warehouses"}:
 		of = f.Shop().V1().Warehouses().Informer()
 	case schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}:
@@ -192,6 +196,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		of = f.Shop().V1beta1().Widgets().Informer()
 	case schema.GroupVersionResource{Group: "spare-parts.example.com", Version: "v1", Resource: "factories"}:
 		of = f.SpareParts().V1().Factories().Informer()
+	case schema.GroupVersionResource{Group: "spare-parts.example.com", Version: "v1", Resource: "widgets"}:
+		of = f.SpareParts().V1().Widgets().Informer()
 	default:
 		return nil, fmt.Errorf("no informer found for %v", resource)
 	}

@@ -17,3 +17,14 @@ type Factory struct {
 func (in *Factory) DeepCopyObject() runtime.Object {
 	return &Factory{in.TypeMeta, *in.ObjectMeta.DeepCopy()}
 }
+
+// +genclient
+
+type Widget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+func (in *Widget) DeepCopyObject() runtime.Object {
+	return &Widget{in.TypeMeta, *in.ObjectMeta.DeepCopy()}
+}

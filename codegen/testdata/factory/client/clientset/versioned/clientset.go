@@ -22,6 +22,8 @@ type ShopV1Interface interface {
 	Widgets(namespace string) CollectionInterface
 	Warehouses() CollectionInterface
 	Tickets(namespace string) CollectionInterface
+	Depots(namespace string) CollectionInterface
+	Shipments(namespace string) CollectionInterface
 }
 
 type ShopV1beta1Interface interface {
@@ -30,6 +32,7 @@ type ShopV1beta1Interface interface {
 
 type SparePartsV1Interface interface {
 	Factories(namespace string) CollectionInterface
+	Widgets(namespace string) CollectionInterface
 }
 
 type CollectionInterface interface {

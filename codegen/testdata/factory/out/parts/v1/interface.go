@@ -20,6 +20,8 @@ import (
 type Interface interface {
 	// Factories returns the informer of the factories.
 	Factories() FactoryInformer
+	// Widgets returns the informer of the widgets.
+	Widgets() WidgetInformer
 }
 
 type version struct {
@@ -95,4 +97,68 @@ func (f *factoryInformer) Informer() cache.SharedIndexInformer {
 // Lister returns a lister of the informer's objects.
 func (f *factoryInformer) Lister() listers.FactoryLister {
 	return listers.NewFactoryLister(f.Informer().GetIndexer())
+}
+
+// Widgets returns the informer of the widgets.
+func (v *version) Widgets() WidgetInformer {
+	return &widgetInformer{
+		factory:          v.factory,
+		namespace:        v.namespace,
+		tweakListOptions: v.tweakListOptions,
+		indexers:         cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	}
+}
+
+// WidgetInformer has the informer and the lister of the widgets.
+type WidgetInformer interface {
+	Informer() cache.SharedIndexInformer
+	Lister() listers.WidgetLister
+}
+
+type widgetInformer struct {
+	factory          internalinterfaces.SharedInformerFactory
+	namespace        string
+	tweakListOptions internalinterfaces.TweakListOptionsFunc
+	indexers         cache.Indexers
+}
+
+// NewWidgetInformer returns an informer of the widgets that no factory shares.
+func NewWidgetInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return NewWidgetInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewFilteredWidgetInformer is NewWidgetInformer with a function that changes the options of lists and watches.
+func NewFilteredWidgetInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
+	return NewWidgetInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewWidgetInformerWithOptions is NewWidgetInformer with options.
+func NewWidgetInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	own := &widgetInformer{
+		factory:          internalinterfaces.NewFactory(client, factory.Config{DefaultResync: options.ResyncPeriod, InformerName: options.InformerName}),
+		namespace:        namespace,
+		tweakListOptions: options.TweakListOptions,
+		indexers:         options.Indexers,
+	}
+	return own.Informer()
+}
+
+// defaultInformer returns an informer of client-go.
+func (f *widgetInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
+	of := factory.ListWatch(client, client.SparePartsV1().Widgets(f.namespace), f.tweakListOptions)
+	return cache.NewSharedIndexInformerWithOptions(of, &partsv1.Widget{}, cache.SharedIndexInformerOptions{
+		ResyncPeriod: resyncPeriod,
+		Indexers:     f.indexers,
+		Identifier:   f.factory.InformerName().WithResource(schema.GroupVersionResource{Group: "spare-parts.example.com", Version: "v1", Resource: "widgets"}),
+	})
+}
+
+// Informer returns the informer of the factory.
+func (f *widgetInformer) Informer() cache.SharedIndexInformer {
+	return f.factory.InformerFor(&partsv1.Widget{}, f.defaultInformer)
+}
+
+// Lister returns a lister of the informer's objects.
+func (f *widgetInformer) Lister() listers.WidgetLister {
+	return listers.NewWidgetLister(f.Informer().GetIndexer())
 }

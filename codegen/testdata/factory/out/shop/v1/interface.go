@@ -18,6 +18,10 @@ import (
 
 // Interface has the informers of each resource.
 type Interface interface {
+	// Depots returns the informer of the depots.
+	Depots() DepotInformer
+	// Shipments returns the informer of the shipments.
+	Shipments() ShipmentInformer
 	// Warehouses returns the informer of the warehouses.
 	Warehouses() WarehouseInformer
 	// Widgets returns the informer of the widgets.
@@ -33,6 +37,134 @@ type version struct {
 // New returns the informers of a factory.
 func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakListOptions internalinterfaces.TweakListOptionsFunc) Interface {
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
+}
+
+// Depots returns the informer of the depots.
+func (v *version) Depots() DepotInformer {
+	return &depotInformer{
+		factory:          v.factory,
+		namespace:        v.namespace,
+		tweakListOptions: v.tweakListOptions,
+		indexers:         cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	}
+}
+
+// DepotInformer has the informer and the lister of the depots.
+type DepotInformer interface {
+	Informer() cache.SharedIndexInformer
+	Lister() listers.DepotLister
+}
+
+type depotInformer struct {
+	factory          internalinterfaces.SharedInformerFactory
+	namespace        string
+	tweakListOptions internalinterfaces.TweakListOptionsFunc
+	indexers         cache.Indexers
+}
+
+// NewDepotInformer returns an informer of the depots that no factory shares.
+func NewDepotInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return NewDepotInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewFilteredDepotInformer is NewDepotInformer with a function that changes the options of lists and watches.
+func NewFilteredDepotInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
+	return NewDepotInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewDepotInformerWithOptions is NewDepotInformer with options.
+func NewDepotInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	own := &depotInformer{
+		factory:          internalinterfaces.NewFactory(client, factory.Config{DefaultResync: options.ResyncPeriod, InformerName: options.InformerName}),
+		namespace:        namespace,
+		tweakListOptions: options.TweakListOptions,
+		indexers:         options.Indexers,
+	}
+	return own.Informer()
+}
+
+// defaultInformer returns an informer of client-go.
+func (f *depotInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
+	of := factory.ListWatch(client, client.ShopV1().Depots(f.namespace), f.tweakListOptions)
+	return cache.NewSharedIndexInformerWithOptions(of, &shopv1.Depot{}, cache.SharedIndexInformerOptions{
+		ResyncPeriod: resyncPeriod,
+		Indexers:     f.indexers,
+		Identifier:   f.factory.InformerName().WithResource(schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "depots"}),
+	})
+}
+
+// Informer returns the informer of the factory.
+func (f *depotInformer) Informer() cache.SharedIndexInformer {
+	return f.factory.InformerFor(&shopv1.Depot{}, f.defaultInformer)
+}
+
+// Lister returns a lister of the informer's objects.
+func (f *depotInformer) Lister() listers.DepotLister {
+	return listers.NewDepotLister(f.Informer().GetIndexer())
+}
+
+// Shipments returns the informer of the shipments.
+func (v *version) Shipments() ShipmentInformer {
+	return &shipmentInformer{
+		factory:          v.factory,
+		namespace:        v.namespace,
+		tweakListOptions: v.tweakListOptions,
+		indexers:         cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	}
+}
+
+// ShipmentInformer has the informer and the lister of the shipments.
+type ShipmentInformer interface {
+	Informer() cache.SharedIndexInformer
+	Lister() listers.ShipmentLister
+}
+
+type shipmentInformer struct {
+	factory          internalinterfaces.SharedInformerFactory
+	namespace        string
+	tweakListOptions internalinterfaces.TweakListOptionsFunc
+	indexers         cache.Indexers
+}
+
+// NewShipmentInformer returns an informer of the shipments that no factory shares.
+func NewShipmentInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return NewShipmentInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewFilteredShipmentInformer is NewShipmentInformer with a function that changes the options of lists and watches.
+func NewFilteredShipmentInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
+	return NewShipmentInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewShipmentInformerWithOptions is NewShipmentInformer with options.
+func NewShipmentInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	own := &shipmentInformer{
+		factory:          internalinterfaces.NewFactory(client, factory.Config{DefaultResync: options.ResyncPeriod, InformerName: options.InformerName}),
+		namespace:        namespace,
+		tweakListOptions: options.TweakListOptions,
+		indexers:         options.Indexers,
+	}
+	return own.Informer()
+}
+
+// defaultInformer returns an informer of client-go.
+func (f *shipmentInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
+	of := factory.ListWatch(client, client.ShopV1().Shipments(f.namespace), f.tweakListOptions)
+	return cache.NewSharedIndexInformerWithOptions(of, &shopv1.Shipment{}, cache.SharedIndexInformerOptions{
+		ResyncPeriod: resyncPeriod,
+		Indexers:     f.indexers,
+		Identifier:   f.factory.InformerName().WithResource(schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "shipments"}),
+	})
+}
+
+// Informer returns the informer of the factory.
+func (f *shipmentInformer) Informer() cache.SharedIndexInformer {
+	return f.factory.InformerFor(&shopv1.Shipment{}, f.defaultInformer)
+}
+
+// Lister returns a lister of the informer's objects.
+func (f *shipmentInformer) Lister() listers.ShipmentLister {
+	return listers.NewShipmentLister(f.Informer().GetIndexer())
 }
 
 // Warehouses returns the informer of the warehouses.

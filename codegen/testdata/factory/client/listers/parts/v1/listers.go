@@ -17,3 +17,11 @@ type FactoryLister interface {
 func NewFactoryLister(indexer cache.Indexer) FactoryLister {
 	return listers.New[*api.Factory](indexer, schema.GroupResource{})
 }
+
+type WidgetLister interface {
+	List(selector labels.Selector) (ret []*api.Widget, err error)
+}
+
+func NewWidgetLister(indexer cache.Indexer) WidgetLister {
+	return listers.New[*api.Widget](indexer, schema.GroupResource{})
+}

@@ -25,3 +25,19 @@ type WarehouseLister interface {
 func NewWarehouseLister(indexer cache.Indexer) WarehouseLister {
 	return listers.New[*api.Warehouse](indexer, schema.GroupResource{})
 }
+
+type DepotLister interface {
+	List(selector labels.Selector) (ret []*api.Depot, err error)
+}
+
+func NewDepotLister(indexer cache.Indexer) DepotLister {
+	return listers.New[*api.Depot](indexer, schema.GroupResource{})
+}
+
+type ShipmentLister interface {
+	List(selector labels.Selector) (ret []*api.Shipment, err error)
+}
+
+func NewShipmentLister(indexer cache.Indexer) ShipmentLister {
+	return listers.New[*api.Shipment](indexer, schema.GroupResource{})
+}
