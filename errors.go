@@ -3,6 +3,8 @@ package informer
 import (
 	"errors"
 	"fmt"
+
+	"github.com/typedinformer/informer/internal/fetch"
 )
 
 // TerminalError wraps an error of Reconcile that a retry will not fix. The controller logs and counts the error, resets
@@ -31,8 +33,13 @@ var (
 	ErrRunning = errors.New("informer already started")
 )
 
+// ErrAbsent indicates that the server does not serve a resource: it answers 404, and its discovery documents show that
+// no version of the API group has the resource.
+var ErrAbsent = fetch.ErrNotServed
+
 // NotSyncedError indicates that an informer does not have the whole collection yet. It wraps the cause of the context,
-// or [ErrStopped], and the last failure of each missing part.
+// or [ErrStopped], or what [Informer.WaitReadable] returned it for, and the last failure of each missing part. It never
+// meets apierrors.IsNotFound, because a reader would take that for an object that does not exist; see [ErrAbsent].
 type NotSyncedError struct {
 	Resource Resource
 	// Why names the state of each missing part, and its last failure.

@@ -3,13 +3,18 @@ package informer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime/pprof"
 	"strings"
 	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
@@ -26,6 +31,7 @@ type follower[T Object] struct {
 	feeder   feeder[T]
 	hub      *deliver.Hub[T]
 	audits   *audit.Auditor
+	waiting  run.Broadcast // sent when a reflector begins the wait after a failure
 
 	mu      sync.Mutex // protects started
 	started bool
@@ -40,6 +46,8 @@ type feeder[T Object] interface {
 	close()
 	// mirrors returns a mirror for each collection of the store.
 	mirrors() []*mirror[T]
+	// awaited returns the mirrors whose first lists the store needs to be synced.
+	awaited() []*mirror[T]
 	// latest returns the resource with the latest shard and selections.
 	latest() Resource
 	// setShard changes the shard of the store.
@@ -77,14 +85,17 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 // feed makes the feeder of f. It returns a function that makes the feeder's reflectors, or fails.
 func (f *follower[T]) feed(client *Client, packing intake.Packing[T]) func() error {
 	if len(f.resource.Selections) > 0 {
-		s := newSelections(client, f.resource, f.config, packing, f.store, f.hub, f.audits.Resumed)
+		s := newSelections(client, f.resource, f.config, packing, f.store, f.hub, f.hooks())
 		f.feeder = s
 		return func() error { return s.want(f.resource.Selections) }
 	}
 	m := newMirror(f.resource, f.config, f.store, f.hub)
 	f.feeder = m
-	return func() error { return m.reflect(client, packing, f.audits.Resumed) }
+	return func() error { return m.reflect(client, packing, f.hooks()) }
 }
+
+// hooks returns what the reflectors of f call.
+func (f *follower[T]) hooks() hooks { return hooks{resumed: f.audits.Resumed, waiting: f.waiting.Send} }
 
 // run implements engine.
 func (f *follower[T]) run(ctx context.Context) (err error) {
@@ -137,6 +148,61 @@ func (f *follower[T]) waitSynced(ctx context.Context) error {
 	}
 }
 
+// waitReadable implements engine.
+func (f *follower[T]) waitReadable(ctx context.Context, timeout time.Duration) error {
+	if run.IsClosed(f.hub.Synced()) {
+		return nil
+	}
+	patience := time.NewTimer(timeout)
+	defer patience.Stop()
+	for late := false; ; {
+		waiting := f.waiting.Next()
+		if why := f.unreadable(late); why != nil {
+			return f.unsynced(why)
+		}
+		select {
+		case <-waiting:
+		case <-patience.C:
+			late = true
+		case <-f.hub.Synced():
+			return nil
+		case <-f.hub.Stopped():
+			return f.unsynced(ErrStopped)
+		case <-ctx.Done():
+			return f.unsynced(context.Cause(ctx))
+		}
+	}
+}
+
+// unreadable returns why a read does not wait any longer for the first lists, or nil. late is true
+// after the timeout of the read.
+func (f *follower[T]) unreadable(late bool) error {
+	for _, m := range f.feeder.awaited() {
+		for _, r := range m.reflectors {
+			if m.sharding.Began(r.loop.Decoder.Namespace) {
+				continue
+			}
+			switch n, err := r.loop.Failure(); {
+			case err == nil:
+			case n > 1 && fetch.IsLasting(err):
+				return &unreadableError{"the server refuses it", asUnsynced(err)}
+			case late:
+				return &unreadableError{"the read does not wait longer", asUnsynced(err)}
+			}
+		}
+	}
+	return nil
+}
+
+// unreadableError is why a read does not wait for the first lists.
+type unreadableError struct {
+	says string
+	err  error // the failure of the list
+}
+
+func (e *unreadableError) Error() string { return e.says }
+func (e *unreadableError) Unwrap() error { return e.err }
+
 // unsynced returns an error that says what the store lacks and why. The error wraps cause.
 func (f *follower[T]) unsynced(cause error) error {
 	f.mu.Lock()
@@ -162,11 +228,23 @@ func (f *follower[T]) unsynced(cause error) error {
 			}
 			s := r.loop.Status()
 			if why = append(why, text+s.Text()); s.LastError != nil {
-				errs = append(errs, s.LastError)
+				errs = append(errs, asUnsynced(s.LastError))
 			}
 		}
 	}
 	return &NotSyncedError{Resource: f.resource, Why: strings.Join(why, "; "), errs: errs}
+}
+
+// asUnsynced returns the failure err of a list for a reader of objects. A 404 of the list must not tell the reader that
+// an object does not exist.
+func asUnsynced(err error) error {
+	switch {
+	case errors.Is(err, ErrAbsent):
+		return ErrAbsent
+	case apierrors.IsNotFound(err):
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 // subscribe implements engine.

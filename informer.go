@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/intake"
@@ -29,6 +30,7 @@ type Informer[T Object] struct {
 type engine[T Object] interface {
 	run(ctx context.Context) error
 	waitSynced(ctx context.Context) error
+	waitReadable(ctx context.Context, timeout time.Duration) error
 	subscribe(h Handler[T], config SubscriptionConfig[T]) *Subscription
 	// pull yields the events that a handler would receive, in the goroutine that calls it.
 	pull(ctx context.Context, yield func(Event[T]) bool)
@@ -102,6 +104,17 @@ func (i *Informer[T]) HasSynced() bool { return run.IsClosed(i.synced) }
 // the informer stops first, the error wraps [ErrStopped]. If [New] rejected its arguments, WaitSynced returns that
 // error at once, whether Run was called or not.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.waitSynced(ctx) }
+
+// WaitReadable is WaitSynced for a cached read, which should rather fail than wait for a server that refuses. It returns
+// the [*NotSyncedError] as soon as two lists in a row have failed and the last failure is one that a retry seldom ends:
+// 401, 403, 405, or [ErrAbsent]. After any other failure it returns the error once timeout has passed. It does not cut a
+// list short that is under way: a slow first list is no failure. The informer keeps trying, so that a later call can
+// succeed.
+//
+// While the informer waits for its next try, a later call returns an error of the first kind at once.
+func (i *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) error {
+	return i.engine.waitReadable(ctx, timeout)
+}
 
 // Subscribe registers h, with a configuration or without. The subscription first calls OnAdd for every object in the
 // store, and then delivers every later change. No change is missed or delivered twice.

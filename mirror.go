@@ -36,6 +36,12 @@ type mirror[T Object] struct {
 	done    func()                                     // called when the store has the first list of each namespace
 }
 
+// hooks are functions that the reflectors of a mirror call.
+type hooks struct {
+	resumed func(away time.Duration) // when a watch resumes after a failure
+	waiting func()                   // when the wait after a failure begins
+}
+
 // newMirror returns a mirror without reflectors that writes to store and to the backlogs of hub.
 func newMirror[T Object](resource Resource, config Config[T], store *Store[T], hub *deliver.Hub[T]) *mirror[T] {
 	m := &mirror[T]{
@@ -53,9 +59,9 @@ func newMirror[T Object](resource Resource, config Config[T], store *Store[T], h
 	return m
 }
 
-// reflect makes one reflector for each namespace. It passes packing to newReflector. The reflectors call resumed when a
-// watch resumes after a failure. reflect returns an error if the client, the resource or the config is wrong.
-func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], resumed func(away time.Duration)) error {
+// reflect makes one reflector for each namespace. It passes packing to newReflector. The reflectors call hooks.
+// reflect returns an error if the client, the resource or the config is wrong.
+func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], hooks hooks) error {
 	if err := m.resource.validate(); err != nil {
 		return err
 	}
@@ -69,7 +75,7 @@ func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], resumed f
 			return err
 		}
 		r.loop.Decoder.Own = true // only the reflectors write to the store
-		r.loop.Resumed = resumed
+		r.loop.Resumed, r.loop.Waiting = hooks.resumed, hooks.waiting
 		m.sharding.Add(namespace, r.loop.Shard.Want)
 		m.reflectors = append(m.reflectors, r)
 		m.audited = append(m.audited, newAudited(client, part, r, m.store))
@@ -130,6 +136,9 @@ func (m *mirror[T]) close() { m.fifo.Close(false) }
 
 // mirrors implements feeder.
 func (m *mirror[T]) mirrors() []*mirror[T] { return []*mirror[T]{m} }
+
+// awaited implements feeder.
+func (m *mirror[T]) awaited() []*mirror[T] { return m.mirrors() }
 
 // latest implements feeder.
 func (m *mirror[T]) latest() Resource {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -27,7 +26,7 @@ type selections[T Object] struct {
 	config   Config[T]
 	store    *Store[T]
 	hub      *deliver.Hub[T]
-	resumed  func(away time.Duration) // each reflector calls it
+	hooks    hooks // of each reflector
 	packing  intake.Packing[T]
 	members  *union.Members[Selection, T]
 	scratch  []change[T] // of the mirrors; the lock of the hub protects it
@@ -41,8 +40,8 @@ type selections[T Object] struct {
 
 // newSelections returns a feeder of store and hub. It has no members before want.
 func newSelections[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
-	store *Store[T], hub *deliver.Hub[T], resumed func(away time.Duration)) *selections[T] {
-	s := &selections[T]{client: client, resource: resource, config: config, store: store, hub: hub, resumed: resumed,
+	store *Store[T], hub *deliver.Hub[T], hooks hooks) *selections[T] {
+	s := &selections[T]{client: client, resource: resource, config: config, store: store, hub: hub, hooks: hooks,
 		packing: packing, decoding: run.NewLimit(run.MaxWorkers), calling: run.NewLimit(1), shard: resource.Shard.clone()}
 	s.members = union.NewMembers(union.Config[Selection, T]{
 		Make:   s.newMember,
@@ -93,7 +92,7 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 	m.mirror = newMirror(resource, config, store, s.hub)
 	m.write = func(batch []Delta[T], initial bool) error { return s.write(m, batch, initial) }
 	m.done = s.members.Settle
-	err := m.reflect(s.client, s.packing, s.resumed)
+	err := m.reflect(s.client, s.packing, s.hooks)
 	for _, r := range m.reflectors {
 		r.loop.Decoder.Decoding, r.loop.Decoder.Calling = s.decoding, s.calling
 		r.loop.Decoder.Held = func(key Key) (T, bool) { // an object of several selections is decoded and held once
@@ -221,6 +220,17 @@ func (s *selections[T]) mirrors() (mirrors []*mirror[T]) {
 	members, _ := s.members.All()
 	for _, m := range members {
 		mirrors = append(mirrors, m.(*member[T]).mirror)
+	}
+	return mirrors
+}
+
+// awaited implements feeder.
+func (s *selections[T]) awaited() (mirrors []*mirror[T]) {
+	members, _ := s.members.All()
+	for _, m := range members {
+		if m := m.(*member[T]); !m.refused.Load() {
+			mirrors = append(mirrors, m.mirror)
+		}
 	}
 	return mirrors
 }

@@ -43,6 +43,13 @@ func IsTooLarge(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
+// IsLasting reports whether err is a failure of a list that a retry seldom ends: the credentials, the permission or the
+// resource is missing, or the resource has no lists.
+func IsLasting(err error) bool {
+	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
+		errors.Is(err, ErrNotServed)
+}
+
 // isRefusal reports whether the server rejected the form of the request, and not the client, the resource or the
 // resource version.
 func isRefusal(err error) bool {

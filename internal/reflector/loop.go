@@ -32,6 +32,7 @@ type Config[T intake.Object, S fmt.Stringer] struct {
 
 	OnFailure func(error)              // a function of the user; nil for none
 	Resumed   func(away time.Duration) // called when a watch resumes after a failure; nil for none
+	Waiting   func()                   // called when the wait after a failure begins; nil for none
 	Log       *slog.Logger
 }
 

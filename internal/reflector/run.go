@@ -156,6 +156,9 @@ func (l *Loop[T, S]) recover(ctx context.Context, err error) error {
 	delay := l.retries.Failed(now, err)
 	l.enter(enters, err, "retryAfter", delay, "resourceVersion", l.state.Version,
 		"relist", l.state.Phase == fetch.Listing)
+	if l.Waiting != nil {
+		l.Waiting()
+	}
 	return run.Sleep(ctx, delay)
 }
 

@@ -122,6 +122,18 @@ func (l *Loop[T, S]) Status() Status {
 	return s
 }
 
+// Failure returns the failure after which the loop waits now, and how many consecutive failures there were. The error
+// is nil while the loop lists or watches, and while it does not run. Any goroutine may call it.
+func (l *Loop[T, S]) Failure() (consecutive int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.status.State; s != Backoff && s != Absent {
+		return 0, nil
+	}
+	consecutive, _ = l.retries.Failures(time.Now())
+	return consecutive, l.status.Transitions[len(l.status.Transitions)-1].Err
+}
+
 func (l *Loop[T, S]) update(change func(*Status)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

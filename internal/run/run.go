@@ -30,6 +30,33 @@ func Signal(token chan<- struct{}) {
 	}
 }
 
+// Broadcast wakes goroutines that wait for the next of many events. The zero value is ready to use. All methods are safe
+// for concurrent use.
+type Broadcast struct {
+	mu   sync.Mutex    // protects next
+	next chan struct{} // closed by the next Send; nil if nothing waits
+}
+
+// Next returns a channel that the next Send closes. Take it before you look at what Send announces, to miss nothing.
+func (b *Broadcast) Next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		b.next = make(chan struct{})
+	}
+	return b.next
+}
+
+// Send wakes everyone who waits.
+func (b *Broadcast) Send() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next != nil {
+		close(b.next)
+		b.next = nil
+	}
+}
+
 // IsClosed reports whether a channel that nothing is sent on is closed.
 func IsClosed(ch <-chan struct{}) bool {
 	select {

@@ -70,7 +70,7 @@ var rooms = map[string][]string{
 }
 
 // above are the packages above the rooms that help for tests imports all the same.
-var above = map[string][]string{"queues": {""}, "world": {"", "informertest"}}
+var above = map[string][]string{"queues": {""}, "world": {"", "informertest", "watchcache"}}
 
 // roomsIn returns the directories of the packages under internal, by the names in rooms.
 func roomsIn(t *testing.T) map[string]string {

@@ -23,6 +23,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/watchcache"
 )
 
 // World is a server with pods, and a test's actions on them.
@@ -36,6 +37,11 @@ type World struct {
 
 // Answer answers a request, or returns false.
 type Answer func(w http.ResponseWriter, r *http.Request) bool
+
+// Refuse returns an Answer to every request: a Status of err.
+func Refuse(err error) Answer {
+	return func(w http.ResponseWriter, r *http.Request) bool { watchcache.WriteError(w, r, err); return true }
+}
 
 // New starts a server for a test.
 func New(t *testing.T, options informertest.Options) World {

@@ -1,0 +1,136 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
+)
+
+// A wait for a read ends with 401, 403, 405 or the absence of the resource after the first backoff, and with another failure after its
+// timeout. Later ones of the first kind end at once. The informer goes on: when the server answers, a wait returns nil. No error of a wait
+// says that an object does not exist.
+// Guarantees: P6, P3, R13, R14
+func TestReadDoesNotWaitForARefusal(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	absent := func(err error) bool { return errors.Is(err, informer.ErrAbsent) }
+	serverError := func(err error) bool { return apierrors.IsInternalError(err) }
+	page := func(w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }
+	for name, c := range map[string]struct {
+		answer world.Answer
+		is     func(error) bool
+		late   bool // the wait takes its whole timeout
+	}{
+		"401":            {world.Refuse(apierrors.NewUnauthorized("who?")), apierrors.IsUnauthorized, false},
+		"403":            {world.Refuse(apierrors.NewForbidden(pods, "", errors.New("no role"))), apierrors.IsForbidden, false},
+		"405":            {world.Refuse(apierrors.NewMethodNotSupported(pods, "list")), apierrors.IsMethodNotSupported, false},
+		"absent":         {documents(map[string]string{"/api": coreVersions, "/api/v1": coreNodes}), absent, false},
+		"500":            {world.Refuse(apierrors.NewInternalError(errors.New("broken"))), serverError, true},
+		"a proxy's page": {page, func(error) bool { return true }, true},
+		"a lost connection": {func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) },
+			func(err error) bool { return strings.Contains(err.Error(), "EOF") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+				w.Create(world.NewPod("ns", "a"))
+				w.Answer(c.answer)
+				inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+				defer world.Run(w, inf)()
+				const timeout = 20 * time.Second
+				for _, first := range []bool{true, false} {
+					began := time.Now()
+					err := inf.WaitReadable(w.Context(), timeout)
+					took := time.Since(began)
+					switch {
+					case err == nil || !c.is(err) || !errors.As(err, new(*informer.NotSyncedError)) || apierrors.IsNotFound(err):
+						w.Errorf("first=%v: %v", first, err)
+					case !c.late && first && (took == 0 || took > 2*time.Second):
+						w.Errorf("the first wait took %v", took)
+					case !c.late && !first && took > 0:
+						w.Errorf("a later wait took %v", took)
+					case c.late && (took < timeout || took > timeout+time.Second):
+						w.Errorf("first=%v: a wait took %v", first, took)
+					}
+				}
+				ended, cancel := context.WithTimeout(w.Context(), time.Minute)
+				defer cancel()
+				if err := inf.WaitSynced(ended); !errors.Is(err, context.DeadlineExceeded) || apierrors.IsNotFound(err) {
+					w.Errorf("WaitSynced: %v", err)
+				}
+				w.Answer(nil)
+				<-time.After(time.Minute)
+				if err := inf.WaitReadable(w.Context(), timeout); err != nil || inf.Store().Len() != 1 {
+					w.Errorf("when the server answers: %v, %d pods", err, inf.Store().Len())
+				}
+			})
+		})
+	}
+}
+
+// A list that takes longer than the timeout is no failure: a wait for a read returns when the list is complete. One failure is none that
+// lasts.
+// Guarantees: P6
+func TestReadWaitsForASlowList(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a"))
+		w.Server.Inject(informertest.Fault{Verb: "watch", Error: world.Forbidden, Times: 1})
+		w.Server.Inject(informertest.Fault{Verb: "list", Error: world.Forbidden, Times: 1})
+		w.Server.Inject(informertest.Fault{BytesPerSecond: 50})
+		inf := w.QuietInformer()
+		defer world.Run(w, inf)()
+		began := time.Now()
+		if err := inf.WaitReadable(w.Context(), time.Second); err != nil || time.Since(began) < 5*time.Second {
+			w.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// A wait for a read ends when its context does, and when the informer stops.
+// Guarantees: P6
+func TestReadEndsWithItsContext(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Server.Inject(informertest.Fault{Hang: true})
+		inf := w.QuietInformer()
+		stop := world.Run(w, inf)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err := inf.WaitReadable(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			w.Error(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- inf.WaitReadable(w.Context(), time.Hour) }()
+		synctest.Wait()
+		stop()
+		if err := <-ended; !errors.Is(err, informer.ErrStopped) {
+			w.Error(err)
+		}
+	})
+}
+
+// While the server refuses an optional selection, reads do not fail for it.
+// Guarantees: P6, U2
+func TestReadDoesNotFailForAnOptionalSelection(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a"))
+		w.Server.Inject(informertest.Fault{Namespace: "private", Error: world.Forbidden})
+		w.Server.Inject(informertest.Fault{Namespace: "ns", BytesPerSecond: 50})
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Selections: []informer.Selection{
+			{Namespace: "private", Optional: true}, {Namespace: "ns"},
+		}}, world.Quiet[*corev1.Pod]())
+		defer world.Run(w, inf)()
+		if err := inf.WaitReadable(w.Context(), time.Second); err != nil || inf.Store().Len() != 1 {
+			w.Errorf("%v, %d pods", err, inf.Store().Len())
+		}
+	})
+}
