@@ -15,6 +15,7 @@ import (
 const (
 	defaultMaxBytes = 16 << 20
 	defaultMaxIdle  = 5 * time.Minute
+	defaultTimeout  = 30 * time.Second
 )
 
 // Config is the configuration of an [Informer]. The zero value is right for most.
@@ -31,6 +32,10 @@ type Config[T informer.Object] struct {
 	MaxBytes int64
 	// MaxIdle is how long the informer holds an object that nobody reads. Zero means 5 minutes.
 	MaxIdle time.Duration
+	// ReadTimeout limits how long Get and List wait for a first list of metadata that fails; see
+	// informer.Informer.WaitReadable. They return a 401, a 403 and an absent resource sooner, and wait longer for a slow
+	// list. Zero means 30 s.
+	ReadTimeout time.Duration
 	// Transform is called once for each whole object that comes from the server, and returns the object to hold: usually
 	// obj itself without fields that nobody reads. It may write to obj. It must keep namespace, name, uid and
 	// resourceVersion, and be safe for concurrent use. Get returns its error as that of a [*informer.DecodeError]. Nil
@@ -47,6 +52,8 @@ func (c *Config[T]) validate() error {
 		return fmt.Errorf("readthrough.Config.MaxBytes is %d: it must not be negative", c.MaxBytes)
 	case c.MaxIdle < 0:
 		return fmt.Errorf("readthrough.Config.MaxIdle is %v: it must not be negative", c.MaxIdle)
+	case c.ReadTimeout < 0:
+		return fmt.Errorf("readthrough.Config.ReadTimeout is %v: it must not be negative", c.ReadTimeout)
 	}
 	return nil
 }
@@ -63,6 +70,13 @@ func (c *Config[T]) maxIdle() time.Duration {
 		return c.MaxIdle
 	}
 	return defaultMaxIdle
+}
+
+func (c *Config[T]) readTimeout() time.Duration {
+	if c.ReadTimeout > 0 {
+		return c.ReadTimeout
+	}
+	return defaultTimeout
 }
 
 // keeps reports whether a selector names objects to keep.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,7 +143,7 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 	return i.kept.WaitSynced(ctx)
 }
 
-// Get returns the object with that key. It waits until the informer has synced. If the informer holds the object at the
+// Get returns the object with that key. It waits until the informer has synced; see Config.ReadTimeout. If the informer holds the object at the
 // UID and the resource version of its metadata, or keeps it, Get sends no request. Otherwise it reads the object from
 // the server; all callers that want that version at this time share the request, and each waits until its own ctx ends.
 //
@@ -155,7 +156,8 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 // apierrors.IsNotFound. The errors of a request are those of [informer.TypedClient.Get]: apierrors.IsForbidden,
 // IsTooManyRequests and so on, or that of a server that cannot be reached. After 429 or 5xx with Retry-After, the
 // request is repeated up to ten times. An object that cannot be decoded is a [*informer.DecodeError]. One that is older
-// than its metadata, as after a restore from a backup, is the error [ErrStale]. After Run has returned, the error wraps
+// than its metadata, as after a restore from a backup, is the error [ErrStale]. If the first list of
+// the metadata fails, the error is an [*informer.NotSyncedError]. After Run has returned, the error wraps
 // [informer.ErrStopped].
 func (i *Informer[T]) Get(ctx context.Context, key informer.Key) (T, error) {
 	if err := i.ready(ctx, key.Namespace); err != nil {
@@ -168,7 +170,7 @@ func (i *Informer[T]) Get(ctx context.Context, key informer.Key) (T, error) {
 // ready waits until objects of a namespace can be read.
 func (i *Informer[T]) ready(ctx context.Context, namespace string) error {
 	if !i.HasSynced() {
-		if err := i.WaitSynced(ctx); err != nil {
+		if err := i.waitReadable(ctx); err != nil {
 			return err
 		}
 	}
@@ -176,6 +178,18 @@ func (i *Informer[T]) ready(ctx context.Context, namespace string) error {
 		return fmt.Errorf("the informer of %s does not follow namespace %q", i.resource, namespace)
 	}
 	return nil
+}
+
+// waitReadable waits until the informer has synced, or a read should fail.
+func (i *Informer[T]) waitReadable(ctx context.Context) error {
+	if i.invalid != nil {
+		return i.invalid
+	}
+	until := time.Now().Add(i.config.readTimeout())
+	if err := i.metadata.WaitReadable(ctx, time.Until(until)); err != nil || i.kept == nil {
+		return err
+	}
+	return i.kept.WaitReadable(ctx, time.Until(until))
 }
 
 // idOf returns the UID and the version of some metadata.
