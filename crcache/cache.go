@@ -2,14 +2,16 @@ package crcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +25,7 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -46,6 +49,8 @@ type objectCache struct {
 	observed *observed   // nil for no metrics
 	users    cache.Cache // has the kinds of cache.Options.NewInformer; nil if there are none
 	log      logr.Logger
+
+	readTimeout time.Duration
 
 	known     atomic.Pointer[known] // replaced under mu
 	startedCh chan struct{}         // closed by Start
@@ -115,6 +120,9 @@ func newObjectCache(config *rest.Config, opts cache.Options, options Options) (*
 		opts:      opts,
 		log:       log.Log.WithName("controller-runtime").WithName("cache"),
 		startedCh: make(chan struct{}),
+	}
+	if c.readTimeout, err = options.readTimeout(); err != nil {
+		return nil, err
 	}
 	c.known.Store(&known{})
 	if c.plans, err = newPlans(&opts); err != nil {
@@ -257,19 +265,11 @@ func (c *objectCache) getInformer(ctx context.Context, id kindID,
 		opt(&options)
 	}
 	if block := options.BlockUntilSynced == nil || *options.BlockUntilSynced; block && c.started() {
-		if err := c.waitSynced(ctx, k); err != nil {
-			return nil, err
+		if err := k.waitSynced(ctx); err != nil {
+			return nil, k.errTimeout(err)
 		}
 	}
 	return k, nil
-}
-
-// waitSynced waits until the informers of k have synced. Its error meets apierrors.IsTimeout.
-func (c *objectCache) waitSynced(ctx context.Context, k *kind) error {
-	if err := k.waitSynced(ctx); err != nil {
-		return apierrors.NewTimeoutError(fmt.Sprintf("wait for the informer of %s: %v", k.id.gvk, err), 0)
-	}
-	return nil
 }
 
 // RemoveInformer stops and forgets the informer of obj's kind, with its indexes and handlers. It does not wait until
@@ -339,30 +339,37 @@ func (c *objectCache) kind(id kindID) (*kind, error) {
 	return k, nil
 }
 
-// reading returns the informers of a kind for a read, once they have synced.
-func (c *objectCache) reading(ctx context.Context, id kindID) (*kind, error) {
-	k := c.known.Load().byID[id]
-	if k == nil {
-		if c.opts.ReaderFailOnMissingInformer {
-			return nil, &cache.ErrResourceNotCached{GVK: id.gvk}
-		}
-		var err error
-		if k, err = c.kind(id); err != nil {
-			return nil, err
-		}
+// reading returns the informers of a kind for a read.
+func (c *objectCache) reading(id kindID) (*kind, error) {
+	if k := c.known.Load().byID[id]; k != nil {
+		return k, nil
 	}
-	return k, c.ready(ctx, k)
+	if c.opts.ReaderFailOnMissingInformer {
+		return nil, &cache.ErrResourceNotCached{GVK: id.gvk}
+	}
+	return c.kind(id)
 }
 
-// ready waits until k can be read.
-func (c *objectCache) ready(ctx context.Context, k *kind) error {
+// ready waits until parts of k can be read. Its error tells why the server refuses the kind. Otherwise it meets
+// apierrors.IsTimeout, as in controller-runtime.
+func (c *objectCache) ready(ctx context.Context, k *kind, parts ...*part) error {
 	switch {
 	case k.hasSynced():
 		return nil
 	case !c.started():
 		return &cache.ErrCacheNotStarted{}
 	}
-	return c.waitSynced(ctx, k)
+	switch err := k.waitReadable(ctx, c.readTimeout, parts); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil || !fetch.IsLasting(err):
+		return k.errTimeout(err)
+	case errors.Is(err, informer.ErrAbsent):
+		missing := &meta.NoKindMatchError{GroupKind: k.id.gvk.GroupKind(), SearchedVersions: []string{k.id.gvk.Version}}
+		return fmt.Errorf("%w: %w", missing, err)
+	default:
+		return fmt.Errorf("wait for the informer of %s: %w", k.id.gvk, err)
+	}
 }
 
 // idOf returns the kind and form of an object. known has its informers if the lookup found them, and is nil otherwise.
@@ -385,7 +392,7 @@ func (c *objectCache) idOfList(list client.ObjectList) (kindID, error) {
 }
 
 // prototype returns an object of the Go type that holds objects of a kind. alone is true if that type has no other
-// kind.
+// kind. As in controller-runtime, the error meets runtime.IsNotRegisteredError if the scheme lacks the kind or its list.
 func (c *objectCache) prototype(id kindID) (prototype client.Object, alone bool, err error) {
 	switch id.form {
 	case unstructuredForm:
@@ -400,6 +407,10 @@ func (c *objectCache) prototype(id kindID) (prototype client.Object, alone bool,
 	prototype, ok := obj.(client.Object)
 	if !ok {
 		return nil, false, fmt.Errorf("%T, the type of %s, is not a client.Object", obj, id.gvk)
+	}
+	// A kind without a list type, such as Binding or TokenReview, has no collection to follow.
+	if _, err := c.opts.Scheme.New(id.gvk.GroupVersion().WithKind(id.gvk.Kind + "List")); err != nil {
+		return nil, false, err
 	}
 	kinds, _, err := c.opts.Scheme.ObjectKinds(prototype)
 	return prototype, len(kinds) == 1, err

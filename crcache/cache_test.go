@@ -70,7 +70,7 @@ func TestBeforeStart(t *testing.T) {
 	}
 }
 
-// A read of a kind that the server does not serve waits, and its error says why it failed.
+// GetInformer of a kind that the server refuses waits, and its error says why it failed.
 func TestErrorSaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, true)
@@ -79,7 +79,7 @@ func TestErrorSaysWhatIsMissing(t *testing.T) {
 		stop := w.start(c)
 		ctx, cancel := contextWithTimeout(t)
 		defer cancel()
-		err := c.List(ctx, &corev1.PodList{})
+		_, err := c.GetInformer(ctx, &corev1.Pod{})
 		if !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), "no rights") {
 			t.Error(err)
 		}
@@ -474,6 +474,7 @@ func TestTypeOfTwoKinds(t *testing.T) {
 	scheme := apiruntime.NewScheme()
 	kind := corev1.SchemeGroupVersion.WithKind("Pod")
 	scheme.AddKnownTypeWithName(kind, &corev1.Pod{})
+	scheme.AddKnownTypeWithName(corev1.SchemeGroupVersion.WithKind("PodList"), &corev1.PodList{})
 	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Pod"}, &corev1.Pod{})
 	c := w.started(cache.Options{Scheme: scheme}, crcache.Options{})
 	if _, err := c.GetInformerForKind(t.Context(), kind); err != nil {

@@ -35,6 +35,7 @@ type difference struct {
 var differences = []difference{
 	{"Order", showOrder, "any order", "ordered"},
 	{"First list", showFirstList, "a timeout", "a timeout that says why"},
+	{"Refused reads", showRefusedRead, "a timeout", "Forbidden"},
 	{"Recreated objects", showRecreated, "update", "delete missed, add"},
 	{"Relists", showRelist, "update", ""},
 	{"Undecodable objects", showUndecodable, "0 pods: a timeout, get: a timeout", "1 pods: a DecodeError, get: a DecodeError"},
@@ -138,6 +139,8 @@ func outcome(err error) string {
 		return "a timeout that says why"
 	case apierrors.IsTimeout(err):
 		return "a timeout"
+	case apierrors.IsForbidden(err):
+		return "Forbidden"
 	case apierrors.IsNotFound(err):
 		return "NotFound"
 	}
@@ -161,6 +164,16 @@ func showOrder(w *world, by namedCache) string {
 }
 
 func showFirstList(w *world, by namedCache) string {
+	w.server.Inject(informertest.Fault{Resource: "pods", Error: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no rights"))})
+	return w.with(by, cache.Options{}, func(c cache.Cache) string {
+		ctx, cancel := w.soon()
+		defer cancel()
+		_, err := c.GetInformer(ctx, &corev1.Pod{})
+		return outcome(err)
+	})
+}
+
+func showRefusedRead(w *world, by namedCache) string {
 	w.server.Inject(informertest.Fault{Resource: "pods", Error: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no rights"))})
 	return w.with(by, cache.Options{}, func(c cache.Cache) string {
 		ctx, cancel := w.soon()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -256,6 +257,28 @@ func (k *kind) waitSynced(ctx context.Context) error {
 	return nil
 }
 
+// waitReadable waits until parts have synced, or a read should not wait longer.
+func (k *kind) waitReadable(ctx context.Context, timeout time.Duration, parts []*part) error {
+	until := time.Now().Add(timeout)
+	select {
+	case <-k.started:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", informer.ErrNotStarted, context.Cause(ctx))
+	}
+	for _, p := range parts {
+		if err := p.informer.WaitReadable(ctx, time.Until(until)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errTimeout returns the error of a wait that ended because of why. As in controller-runtime, it meets
+// apierrors.IsTimeout.
+func (k *kind) errTimeout(why error) error {
+	return apierrors.NewTimeoutError(fmt.Sprintf("wait for the informer of %s: %v", k.id.gvk, why), 0)
+}
+
 // part returns the part that has the objects of a namespace, or nil if the cache does not follow that namespace.
 func (k *kind) part(namespace string) *part {
 	var others *part
@@ -270,9 +293,10 @@ func (k *kind) part(namespace string) *part {
 	return others
 }
 
-// in returns the parts that have the objects of a namespace, or all parts if namespace is empty.
+// in returns the parts that have the objects of a namespace, or all parts if namespace is empty or the kind is
+// cluster-scoped.
 func (k *kind) in(namespace string) ([]*part, error) {
-	if namespace == "" {
+	if namespace == "" || !k.namespaced {
 		return k.parts, nil
 	}
 	p := k.part(namespace)

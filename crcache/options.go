@@ -1,6 +1,7 @@
 package crcache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,6 +33,12 @@ type Options struct {
 	// if they differ; see informer.Config.AuditEvery. Zero means no periodic audits: an informer audits only after an
 	// outage of the server.
 	AuditEvery time.Duration
+	// ReadTimeout limits how long a read waits for an informer whose first list fails. The read then returns the reason;
+	// controller-runtime's cache waits until the context ends. A read returns sooner, after the first retry, if the server
+	// answers 401, 403 or 405, or does not serve the resource. A slow list is no failure: a read waits for it. The
+	// informer keeps trying, so that later reads can succeed. GetInformer and WaitForCacheSync wait until their contexts
+	// end, as in controller-runtime. Zero means 30 s.
+	ReadTimeout time.Duration
 	// IgnoreNewInformer makes the cache hold all kinds in its own informers, even if cache.Options.NewInformer is set.
 	// False means that the function makes the informers, and controller-runtime's own cache has them. The options above
 	// have no effect on them and must not be set.
@@ -65,6 +72,16 @@ type ByObject struct {
 	OnDemand bool
 	// IgnoreNewInformer chooses between the informers of crcache and those of cache.Options.NewInformer.
 	IgnoreNewInformer *bool
+}
+
+// defaultReadTimeout is that of package readthrough, too.
+const defaultReadTimeout = 30 * time.Second
+
+func (o *Options) readTimeout() (time.Duration, error) {
+	if o.ReadTimeout < 0 {
+		return 0, fmt.Errorf("crcache.Options.ReadTimeout is %v: it must not be negative", o.ReadTimeout)
+	}
+	return cmp.Or(o.ReadTimeout, defaultReadTimeout), nil
 }
 
 // storage says how the objects of one kind are held and audited.

@@ -30,15 +30,15 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 		if users := c.usersOf(id.gvk); users != nil {
 			return users.Get(ctx, key, out, opts...)
 		}
-		k, err = c.reading(ctx, id)
-	} else {
-		err = c.ready(ctx, k)
-	}
-	if err != nil {
-		return err
+		if k, err = c.reading(id); err != nil {
+			return err
+		}
 	}
 	p, key, err := k.partOf(key)
 	if err != nil {
+		return err
+	}
+	if err := c.ready(ctx, k, p); err != nil {
 		return err
 	}
 	var options client.GetOptions
@@ -111,14 +111,14 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 	if users := c.usersOf(id.gvk); users != nil {
 		return users.List(ctx, out, opts...)
 	}
-	k, err := c.reading(ctx, id)
+	k, err := c.reading(id)
 	if err != nil {
 		return err
 	}
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	items := []runtime.Object{}
-	missing, err := k.list(ctx, &options, true, func(key client.ObjectKey, read any, copied bool) error {
+	missing, err := c.list(ctx, k, &options, true, func(key client.ObjectKey, read any, copied bool) error {
 		obj, ok := read.(runtime.Object)
 		if !ok {
 			return k.anotherType(key, read, "runtime.Object")
@@ -141,10 +141,10 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 
 var errContinue = errors.New("continue list option is not supported by the cache")
 
-// list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless
-// the configuration or options disable that. An error of take ends it. The error missing says that more objects may
-// match, which could not be decoded: their labels and fields are unknown.
-func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
+// list calls take with each object of k that options select, up to the limit, once it can be read. If copy is true, it
+// copies the objects, unless the configuration or options disable that. An error of take ends it. The error missing says
+// that more objects may match, which could not be decoded: their labels and fields are unknown.
+func (c *objectCache) list(ctx context.Context, k *kind, options *client.ListOptions, copy bool,
 	take func(key client.ObjectKey, obj any, copied bool) error) (missing, err error) {
 	if options.Continue != "" {
 		return nil, errContinue
@@ -154,12 +154,15 @@ func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
 		left = -1
 	}
 	namespace := options.Namespace
-	if !k.namespaced && namespace != "" {
-		return nil, nil // no object is in it
-	}
 	parts, err := k.in(namespace)
 	if err != nil {
 		return nil, err
+	}
+	if err := c.ready(ctx, k, parts...); err != nil {
+		return nil, err
+	}
+	if !k.namespaced && namespace != "" {
+		return nil, nil // no object is in it
 	}
 	for _, p := range parts {
 		snap := p.informer.Store().Snapshot()

@@ -28,12 +28,15 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 	if users, _, out := usersFor[T](c); users != nil {
 		return getUsers(ctx, users, key, out)
 	}
-	k, err := kindFor[T](ctx, c)
+	own, k, err := kindFor[T](c)
 	if err != nil {
 		return none, err
 	}
 	p, key, err := k.partOf(key)
 	if err != nil {
+		return none, err
+	}
+	if err := own.ready(ctx, k, p); err != nil {
 		return none, err
 	}
 	read, err := k.object(ctx, p, key, false)
@@ -54,14 +57,14 @@ func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.Li
 	if users, gvk, _ := usersFor[T](c); users != nil {
 		return listUsers[T](ctx, users, c.(*objectCache).opts.Scheme, gvk, opts)
 	}
-	k, err := kindFor[T](ctx, c)
+	own, k, err := kindFor[T](c)
 	if err != nil {
 		return nil, err
 	}
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	var list []T
-	missing, err := k.list(ctx, &options, false, func(key client.ObjectKey, read any, _ bool) error {
+	missing, err := own.list(ctx, k, &options, false, func(key client.ObjectKey, read any, _ bool) error {
 		obj, ok := read.(T)
 		if !ok {
 			return k.anotherType(key, read, reflect.TypeFor[T]().String())
@@ -168,40 +171,41 @@ func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error 
 	if err != nil {
 		return err
 	}
-	switch {
-	case own.usersOf(id.gvk) != nil:
+	if own.usersOf(id.gvk) != nil {
 		return errUsers("WaitForObject", id.gvk)
-	case k == nil:
-		k, err = own.reading(ctx, id)
-	default:
-		err = own.ready(ctx, k)
 	}
-	if err != nil {
-		return err
+	if k == nil {
+		if k, err = own.reading(id); err != nil {
+			return err
+		}
 	}
 	p := k.part(obj.GetNamespace())
 	if p == nil {
 		return nil
 	}
+	if err := own.ready(ctx, k, p); err != nil {
+		return err
+	}
 	return p.informer.WaitForObject(ctx, obj)
 }
 
-// kindFor returns the informers of T for a read, once they have synced.
-func kindFor[T client.Object](ctx context.Context, c cache.Cache) (*kind, error) {
+// kindFor returns c as the type that [New] creates, and the informers of T for a read.
+func kindFor[T client.Object](c cache.Cache) (*objectCache, *kind, error) {
 	if own, ok := c.(*objectCache); ok {
 		if k := own.known.Load().byType[reflect.TypeFor[T]()]; k != nil {
-			return k, own.ready(ctx, k)
+			return own, k, nil
 		}
 	}
 	own, prototype, err := ownCache[T](c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	id, _, err := own.idOf(prototype)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return own.reading(ctx, id)
+	k, err := own.reading(id)
+	return own, k, err
 }
 
 // ownCache returns c as the type that [New] creates, and an object of type T.
