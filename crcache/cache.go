@@ -392,7 +392,8 @@ func (c *objectCache) idOfList(list client.ObjectList) (kindID, error) {
 }
 
 // prototype returns an object of the Go type that holds objects of a kind. alone is true if that type has no other
-// kind. As in controller-runtime, the error meets runtime.IsNotRegisteredError if the scheme lacks the kind or its list.
+// kind. As in controller-runtime, the error meets runtime.IsNotRegisteredError if the scheme lacks the kind or its
+// list.
 func (c *objectCache) prototype(id kindID) (prototype client.Object, alone bool, err error) {
 	switch id.form {
 	case unstructuredForm:

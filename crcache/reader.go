@@ -142,8 +142,8 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 var errContinue = errors.New("continue list option is not supported by the cache")
 
 // list calls take with each object of k that options select, up to the limit, once it can be read. If copy is true, it
-// copies the objects, unless the configuration or options disable that. An error of take ends it. The error missing says
-// that more objects may match, which could not be decoded: their labels and fields are unknown.
+// copies the objects, unless the configuration or options disable that. An error of take ends it. The error missing
+// says that more objects may match, which could not be decoded: their labels and fields are unknown.
 func (c *objectCache) list(ctx context.Context, k *kind, options *client.ListOptions, copy bool,
 	take func(key client.ObjectKey, obj any, copied bool) error) (missing, err error) {
 	if options.Continue != "" {

@@ -143,9 +143,10 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 	return i.kept.WaitSynced(ctx)
 }
 
-// Get returns the object with that key. It waits until the informer has synced; see Config.ReadTimeout. If the informer holds the object at the
-// UID and the resource version of its metadata, or keeps it, Get sends no request. Otherwise it reads the object from
-// the server; all callers that want that version at this time share the request, and each waits until its own ctx ends.
+// Get returns the object with that key. It waits until the informer has synced; see Config.ReadTimeout. If the informer
+// holds the object at the UID and the resource version of its metadata, or keeps it, Get sends no request. Otherwise it
+// reads the object from the server; all callers that want that version at this time share the request, and each waits
+// until its own ctx ends.
 //
 // The object is never older than the metadata that [Informer.Metadata] has; see the package documentation. It may be
 // newer, if the watch is behind.
@@ -156,9 +157,8 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 // apierrors.IsNotFound. The errors of a request are those of [informer.TypedClient.Get]: apierrors.IsForbidden,
 // IsTooManyRequests and so on, or that of a server that cannot be reached. After 429 or 5xx with Retry-After, the
 // request is repeated up to ten times. An object that cannot be decoded is a [*informer.DecodeError]. One that is older
-// than its metadata, as after a restore from a backup, is the error [ErrStale]. If the first list of
-// the metadata fails, the error is an [*informer.NotSyncedError]. After Run has returned, the error wraps
-// [informer.ErrStopped].
+// than its metadata, as after a restore from a backup, is the error [ErrStale]. If the first list of the metadata
+// fails, the error is an [*informer.NotSyncedError]. After Run has returned, the error wraps [informer.ErrStopped].
 func (i *Informer[T]) Get(ctx context.Context, key informer.Key) (T, error) {
 	if err := i.ready(ctx, key.Namespace); err != nil {
 		var none T

@@ -30,8 +30,8 @@ func Signal(token chan<- struct{}) {
 	}
 }
 
-// Broadcast wakes goroutines that wait for the next of many events. The zero value is ready to use. All methods are safe
-// for concurrent use.
+// Broadcast wakes goroutines that wait for the next of many events. The zero value is ready to use. All methods are
+// safe for concurrent use.
 type Broadcast struct {
 	mu   sync.Mutex    // protects next
 	next chan struct{} // closed by the next Send; nil if nothing waits

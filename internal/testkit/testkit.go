@@ -22,8 +22,8 @@ func Bubble(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// Limit ends the test binary with all stacks if a test takes longer than d before it calls stop. It is for code whose failure would block
-// a bubble without an end: a bubble does not see that goroutines wait for a mutex.
+// Limit ends the test binary with all stacks if a test takes longer than d before it calls stop. It is for code whose
+// failure would block a bubble without an end: a bubble does not see that goroutines wait for a mutex.
 func Limit(d time.Duration) (stop func()) {
 	timer := time.AfterFunc(d, func() {
 		debug.SetTraceback("all")
