@@ -140,7 +140,7 @@ const (
 	maxFileLines    = 500
 	maxTestLines    = 650
 	maxRootFiles    = 40
-	maxRootLines    = 6300
+	maxRootLines    = 6500
 	maxRootTests    = 35
 	maxStructFields = 20
 	maxLine         = 120 // characters; a tab counts as one
