@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// silence is the body of a watch, which measures for how long it has been waiting for data. The time in which the client
-// does not read does not count. The wait for the response does.
+// silence is the body of a watch, which measures for how long it has been waiting for data. The time in which the
+// client does not read does not count. The wait for the response does.
 type silence struct {
 	io.ReadCloser               // nil before the response
 	opened        time.Time     // when the watch was requested
@@ -47,8 +47,8 @@ const (
 	quietPeriods = 5
 )
 
-// bookmarks is the period in which a server sends bookmarks, by which a client notices that a watch is dead. It outlives
-// a watch: a resumed watch may be dead from the start. The zero value knows no period.
+// bookmarks is the period in which a server sends bookmarks, by which a client notices that a watch is dead. It
+// outlives a watch: a resumed watch may be dead from the start. The zero value knows no period.
 type bookmarks struct {
 	period time.Duration // of the last watch that had two bookmarks: the longest time between two
 }
