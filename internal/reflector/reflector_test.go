@@ -329,6 +329,49 @@ func TestFailuresWait(t *testing.T) {
 	}, down, down, down, podList("7", pod("3", "a")))
 }
 
+// Resumed is called when a watch resumes after a failure, with the time without a watch. A watch that the server ends is
+// no failure.
+// Guarantees: R7, R23
+func TestResumedOnlyAfterAFailure(t *testing.T) {
+	var resumed []time.Duration
+	ended := func(events string) answer { return answer{body: events} }
+	read(t, func(c *Config[*corev1.Pod, all]) {
+		c.Resumed = func(away time.Duration) { resumed = append(resumed, away) }
+	}, func(r *reading) {
+		<-time.After(time.Minute)
+		synctest.Wait()
+		r.want([]string{"list 0", "watch 7", "watch 8", "watch 9", "watch 9"},
+			[]string{"=7 a", ".", "+8 b", ".", "+9 c", "."})
+		if len(resumed) != 1 || resumed[0] < 100*time.Millisecond || resumed[0] > time.Second {
+			r.Errorf("resumed after %v, want once", resumed)
+		}
+	}, podList("7", pod("3", "a")), ended(event("ADDED", pod("8", "b"))), ended(event("ADDED", pod("9", "c"))),
+		answer{code: http.StatusServiceUnavailable, body: "down"}, watched())
+}
+
+// While the server is away, the time of the resource version stands still, so that readers see how old the store is.
+// Guarantees: R13
+func TestResourceVersionTimeStandsStillDuringAnOutage(t *testing.T) {
+	down := answer{code: http.StatusServiceUnavailable, body: "down"}
+	answers := []answer{podList("7", pod("3", "a")), {body: event("ADDED", pod("8", "b"))}}
+	for range 100 {
+		answers = append(answers, down)
+	}
+	read(t, nil, func(r *reading) {
+		began := r.loop.Status().ResourceVersionTime
+		if began.IsZero() {
+			r.Error("no time")
+		}
+		for range 10 {
+			<-time.After(time.Minute)
+			synctest.Wait()
+			if s := r.loop.Status(); s.State != Backoff || !s.ResourceVersionTime.Equal(began) {
+				r.Errorf("status %+v, want version 8 since %v", s, began)
+			}
+		}
+	}, answers...)
+}
+
 // Relist lists everything again, also while a watch is open.
 // Guarantees: R23
 func TestRelist(t *testing.T) {

@@ -262,6 +262,30 @@ func TestAbsentResourceHasNothingStale(t *testing.T) {
 	})
 }
 
+// The same of a reflector with a sink of the user, which does not count its stale objects.
+// Guarantees: R14, R17
+func TestAbsentResourceHasNothingStaleInASink(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+		r, err := informer.NewReflector(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, &sinkOf{}, world.Quiet[*corev1.Pod]())
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.Server.Inject(informertest.Fault{Corrupt: []informer.Key{world.KeyB}})
+		defer world.Run(w, r)()
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		if s := r.Status(); s.Stale != 1 {
+			w.Errorf("status %+v", s)
+		}
+		w.Pods.Unregister()
+		<-time.After(5 * time.Minute)
+		if s := r.Status(); s.Stale != 0 || s.State != informer.ReflectorAbsent && s.State != informer.ReflectorListing {
+			w.Errorf("status %+v", s)
+		}
+	})
+}
+
 // The client closes a useless response at once, even if the server has not ended it, so that unread requests and connections
 // do not pile up.
 // Guarantees: R22

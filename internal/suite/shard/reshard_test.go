@@ -455,9 +455,15 @@ func TestLargerShardIsInterrupted(t *testing.T) {
 		holdsShard(w, "during the list", inf, lower)
 		changeMany(w, "1")
 		resume()
+		w.Server.ResetRequests()
 		third := informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64 / 4 * 3}}}
 		if err := inf.SetShard(w.Context(), third); err != nil {
 			w.Fatal(err)
+		}
+		for _, r := range w.Server.Requests() {
+			if list := r.Verb == "list" && !r.Query.Has("continue"); world.Streamed(r) || list && !exactly(r) {
+				w.Errorf("after the interruption: %s with %v, want a list of the rest", r.Verb, r.Query)
+			}
 		}
 		if err := <-ended; err != nil {
 			w.Error(err)
@@ -597,5 +603,29 @@ func TestSetShardRespectsRetryAfter(t *testing.T) {
 			}
 		}
 		holdsShard(w, "after the wait", inf, upper)
+	})
+}
+
+// A change of the shard ends although the server does not serve the resource: an empty store has every shard.
+// Guarantees: S2, R14
+func TestSetShardWhileTheResourceIsAbsent(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		manyPods(w, 10)
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Shard: lower}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
+		<-time.After(10 * time.Second)
+		w.Pods.Unregister()
+		<-time.After(5 * time.Minute)
+		for _, shard := range []informer.Shard{most, upper} {
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			if err := inf.SetShard(ctx, shard); err != nil {
+				w.Errorf("%v: %v", err, world.StatusOf(inf))
+			}
+			cancel()
+		}
+		w.Pods = informertest.Register[*corev1.Pod](w.Server, informertest.Resource{GroupVersionResource: world.PodGVR})
+		manyPods(w, 10)
+		<-time.After(5 * time.Minute)
+		holdsShard(w, "when the resource is served again", inf, upper)
 	})
 }

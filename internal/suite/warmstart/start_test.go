@@ -190,6 +190,9 @@ func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		rec.Want(t, "update ns/a 1->2", "add ns/c 1 initial=true", "delete ns/b 1 final=true")
+		if s := world.StatusOf(inf).WarmStart; s.CatchUpTo != "" {
+			t.Errorf("caught up: %+v", s)
+		}
 		w.Create(world.NewPod("ns", "d", "v=1"))
 		rec.Want(t, "add ns/d 1 initial=false")
 		cancel()
