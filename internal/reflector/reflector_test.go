@@ -415,6 +415,23 @@ func TestWatchResumesAfterASuspension(t *testing.T) {
 	}, podList("7", pod("3", "a")))
 }
 
+// Even a watch that has just been opened, after failures, resumes at once after a suspension.
+// Guarantees: R12, R18
+func TestSuspensionIsNoFailureOfTheServer(t *testing.T) {
+	down := answer{code: http.StatusServiceUnavailable, body: "down"}
+	read(t, nil, func(r *reading) {
+		for !r.loop.Status().WatchOpen {
+			<-time.After(time.Second)
+		}
+		r.asleep.Store(int64(time.Hour))
+		<-time.After(7 * time.Second)
+		synctest.Wait()
+		if s := r.loop.Status(); !errors.Is(s.LastError, transport.ErrSuspended) || s.Failures != 1 || !s.WatchOpen {
+			r.Errorf("status %+v", s)
+		}
+	}, podList("7", pod("3", "a")), down, down, down, down, down, down)
+}
+
 // An error of the sink ends Run, which returns that error.
 func TestErrorOfTheSinkEndsRun(t *testing.T) {
 	full := errors.New("full")
