@@ -46,6 +46,7 @@ func (c *cuts) add(now time.Time, this cut) {
 	}
 	trust := trustCuts
 	if equalAge(limit, c.limit) {
+		limit = c.limit
 		if trust = c.trust; !now.Before(c.until) {
 			trust = min(2*trust, maxTrustCuts)
 		}

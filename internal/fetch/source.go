@@ -133,6 +133,10 @@ func (s *Source) Worked() bool {
 	return worked
 }
 
+// CutAfter returns after what time something between client and server cuts watches, as far as the source has learned.
+// Zero means that nothing does.
+func (s *Source) CutAfter() time.Duration { return s.cuts.limit }
+
 // ready waits until the rate limit allows one more request.
 func (s *Source) ready(ctx context.Context) error {
 	if s.config.Background {

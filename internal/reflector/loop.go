@@ -41,7 +41,8 @@ type Config[T intake.Object, S fmt.Stringer] struct {
 type Loop[T intake.Object, S fmt.Stringer] struct {
 	Config[T, S]
 	warm     warmStart[T, S]
-	read     atomic.Int64 // objects read of the current list, or of the last one
+	read     atomic.Int64  // objects read of the current list, or of the last one
+	cutAfter time.Duration // as of the last failure; see fetch.Source.CutAfter
 	retries  fetch.Retries
 	state    fetch.State
 	listed   bool  // the sink has had a list

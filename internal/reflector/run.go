@@ -148,6 +148,12 @@ func (l *Loop[T, S]) recover(ctx context.Context, err error) error {
 			l.Log.Warn(note, "why", err, "resourceVersion", from.Version)
 		}
 	}
+	if limit := l.Source.CutAfter(); limit != l.cutAfter {
+		if l.cutAfter = limit; limit > 0 {
+			l.Log.Info("something between client and server cuts watches: the server is asked to end the next ones before",
+				"after", limit)
+		}
+	}
 	// Lists cost the server more than watches. If each watch after a list works, and then needs the next list, the waits
 	// grow.
 	if l.Source.Worked() && next.Phase == fetch.Watching {

@@ -79,6 +79,11 @@ func TestProxyThatCutsIdleWatchesDelaysNothing(t *testing.T) {
 					if n := len(w.Server.Requests()); n > 120 {
 						w.Errorf("%d requests", n)
 					}
+					if n := strings.Count(log.String(), "cuts watches"); n != 1 && p.Cut != io.EOF {
+						w.Errorf("the log explains it %d times:\n%s", n, log)
+					}
+					w.Logf("%d events, up to %v late; %d failures, %d requests", d.events, d.longest,
+						strings.Count(log.String(), "Backoff"), len(w.Server.Requests()))
 				})
 			})
 		}
