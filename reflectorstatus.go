@@ -83,8 +83,7 @@ type ReflectorStatus struct {
 	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
 	Restored int
 	// Failures is the number of consecutive failures, which determines the backoff. Two minutes without a failure reset
-	// it. The failure that ends a watch that worked counts as the first: one that delivered an event or a bookmark, or
-	// stood for ten seconds.
+	// it, and a watch that delivered an event or a bookmark, or stood for ten seconds, makes the next one the first.
 	Failures int
 	// DecodeErrors counts objects and events that could not be decoded.
 	DecodeErrors int

@@ -415,6 +415,23 @@ func TestWatchResumesAfterASuspension(t *testing.T) {
 	}, podList("7", pod("3", "a")))
 }
 
+// Watches that work, and then need the next list, do not reset the backoff: the server would have to list without end.
+// Guarantees: R9, R12
+func TestListsBackOffAlthoughWatchesWork(t *testing.T) {
+	var answers []answer
+	for i := range 1000 {
+		answers = append(answers, podList(fmt.Sprint(10*i+7), pod("3", "a")),
+			watched(event("ADDED", pod(fmt.Sprint(10*i+8), "b")), event("ERROR", expired)))
+	}
+	read(t, nil, func(r *reading) {
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		if s := r.loop.Status(); s.Requests.Lists < 20 || s.Requests.Lists > 90 || s.Failures < 20 {
+			r.Errorf("%d lists, %d failures", s.Requests.Lists, s.Failures)
+		}
+	}, answers...)
+}
+
 // Even a watch that has just been opened, after failures, resumes at once after a suspension.
 // Guarantees: R12, R18
 func TestSuspensionIsNoFailureOfTheServer(t *testing.T) {
