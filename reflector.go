@@ -88,6 +88,8 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Filter:    config.Filter,
 		Transform: config.Transform,
 		Calling:   run.NewLimit(1),
+
+		DropManagedFields: !config.KeepManagedFields,
 	}
 	if holder, ok := sink.(Holder[T]); ok {
 		d.Held = holder.Get

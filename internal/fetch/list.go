@@ -55,6 +55,9 @@ func (s *Source) List(ctx context.Context, least string, size int, into Collecto
 // ListAt reads the collection page by page, exactly at resource version rv. The error is ErrNoListAt if the server
 // cannot do that, or if it sends an object that cannot be decoded.
 func (s *Source) ListAt(ctx context.Context, rv string, size int, into Collector, shard string) error {
+	if s.HasValues() {
+		return fmt.Errorf("%w: a program's function may list at any", ErrNoListAt)
+	}
 	query := url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
 		"limit": {limit(size)}}
 	for {
@@ -129,6 +132,9 @@ func (s *Source) page(ctx context.Context, query url.Values, into Collector, sha
 		s.config.Client.Precedence.Begin()
 		defer s.config.Client.Precedence.End()
 	}
+	if s.HasValues() {
+		return s.valuesPage(request, query, cancel, into)
+	}
 	resp, err := s.ask(request, query, shard)
 	if err != nil {
 		return decode.ListInfo{}, err
@@ -161,6 +167,9 @@ func (s *Source) page(ctx context.Context, query url.Values, into Collector, sha
 // Reaches sends a list request at resource version rv. If the server has not reached rv, IsTooLarge is true for the
 // error.
 func (s *Source) Reaches(ctx context.Context, rv, shard string) error {
+	if s.HasValues() {
+		return nil // its versions prove nothing
+	}
 	s.quiet = time.Now()
 	query := atLeast(rv)
 	query.Set("limit", "1")

@@ -20,6 +20,8 @@ type Intake interface {
 	// Add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or
 	// nil for a watch.
 	Add(raw []byte, deleted bool, list *decode.ListInfo)
+	// AddValue adds an object that is a Go value; see [Source.HasValues].
+	AddValue(obj any, deleted bool)
 	// Fill begins to decode what has been added, and then reads more of the response. If the intake has failed, the error
 	// may be any; Wait returns the failure.
 	Fill(body interface{ Fill() error }) error

@@ -76,6 +76,8 @@ func (r *records) Whole() bool { return !r.broken }
 
 func (r *records) Reset() { r.lines = append(r.lines, "reset") }
 
+func (r *records) AddValue(any, bool) {}
+
 func (r *records) Add(raw []byte, deleted bool, list *decode.ListInfo) {
 	line := string(raw)
 	if deleted {
@@ -267,7 +269,7 @@ func TestRateLimitOfWatches(t *testing.T) {
 				server.answers[len(server.answers)-1] = listAnswer("9", "", "")
 				_, err = source.List(t.Context(), "0", 0, &got, "")
 			} else {
-				var w *Watch
+				var w Watch
 				if w, err = source.Watch(t.Context(), State{Version: "7"}, ""); err == nil {
 					w.Close()
 				}

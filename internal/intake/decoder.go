@@ -48,8 +48,10 @@ type Decoder[T Object] struct {
 	Namespace string              // the namespace of all objects; empty for any
 	Share     bool                // different objects share equal parts
 	Held      func(Key) (T, bool) // returns the version that is held; nil if nothing is held
-	Own       bool                // all objects that Held returns come from decoders with the same configuration
-	Decoding  run.Limit           // of batches that are decoded at once; decoders may share it; nil for no limit
+	// DropManagedFields removes metadata.managedFields from objects that are Go values. Pool does so for all others.
+	DropManagedFields bool
+	Own               bool      // all objects that Held returns come from decoders with the same configuration
+	Decoding          run.Limit // of batches that are decoded at once; decoders may share it; nil for no limit
 
 	// Report logs and counts an object that cannot be decoded. The key is not longer than a log should show.
 	Report func(key Key, err error)
@@ -93,6 +95,8 @@ func (a *Asked) hasObject(namespace string, uid types.UID) bool {
 // for one object at a time.
 type encoded[T Object] struct {
 	from, to int  // its bytes in the batch
+	value    any  // the object itself, if isValue is true
+	isValue  bool // it was not encoded
 	deleted  bool // the server reported it as deleted: this is its last state
 	obj      T    // the result
 	held     bool // obj is the version that is held
@@ -208,8 +212,7 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 	if e.err == nil && !e.filtered {
 		result.Key = KeyOf(e.obj)
 	} else {
-		id := f.Peek(raw)
-		result.Key, result.Version = keyOf(id), string(id.ResourceVersion)
+		result.Key, result.UID, result.Version = e.identity(f, raw)
 	}
 	if d.Namespace != "" && result.Key.Name != "" && result.Key.Namespace != d.Namespace {
 		return result, fmt.Errorf("%w: %.600s instead of one of %.300s", fetch.ErrForeign, result.Key, d.Namespace)
@@ -232,8 +235,8 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 		result.Object, result.Version = obj, obj.GetResourceVersion()
 		return result, nil
 	}
-	id := f.Peek(raw)
-	result.UID, result.Version, result.Err = string(id.UID), string(id.ResourceVersion), err
+	_, result.UID, result.Version = e.identity(f, raw)
+	result.Err = err
 	d.report(result.Key, err, raw)
 	return result, nil
 }

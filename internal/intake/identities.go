@@ -67,6 +67,9 @@ func (a *Asked) hasIdentity(id decode.Identity) bool {
 	return a.Shard(hashrange.Of(id.UID))
 }
 
+// AddValue implements fetch.Intake. No source of Go values lists at exactly one resource version.
+func (i *identitiesOf[T]) AddValue(any, bool) {}
+
 // Fill implements fetch.Intake.
 func (i *identitiesOf[T]) Fill(body interface{ Fill() error }) error {
 	if i.err != nil {

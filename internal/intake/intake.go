@@ -111,6 +111,13 @@ func (in *intake[T]) Add(raw []byte, deleted bool, list *decode.ListInfo) {
 	})
 }
 
+// AddValue implements fetch.Intake.
+func (in *intake[T]) AddValue(obj any, deleted bool) {
+	in.pipeline.Add(func(b *batch[T]) {
+		b.objects = append(b.objects, encoded[T]{value: obj, isValue: true, deleted: deleted})
+	})
+}
+
 // Fill flushes the added objects, and then reads more of the response.
 func (in *intake[T]) Fill(body interface{ Fill() error }) error {
 	if in.waited {
@@ -155,6 +162,10 @@ func (in *intake[T]) decode(b *batch[T]) {
 			return
 		}
 		e := &b.objects[i]
+		if e.isValue {
+			in.decoder.takeValue(e, &in.asked)
+			continue
+		}
 		in.decoder.decode(one, in.format, b.bytes(e), b.list, e)
 	}
 	in.decoder.Pool.Put(one)
