@@ -154,8 +154,8 @@ func (s *Source) streamValues(ctx context.Context, query url.Values) (Watch, err
 	return w, nil
 }
 
-// valueWatch is a watch that a program's function opens. Only that function ends it: without a history, a new watch would
-// lose changes.
+// valueWatch is a watch that a program's function opens. Only that function ends it: without a history, a new watch
+// would lose changes.
 type valueWatch struct {
 	source   *Source
 	ctx      context.Context // of the watch
