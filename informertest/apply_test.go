@@ -174,8 +174,10 @@ func TestScale_WithoutApplyHasNoManagers(t *testing.T) {
 			GroupVersionResource: appsv1.SchemeGroupVersion.WithResource("deployments")})
 		_, err := deployments.Create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
 		must(t, err)
+		noFields := &metav1.FieldsV1{}
+		must(t, noFields.UnmarshalJSON([]byte("{}")))
 		scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ManagedFields: []metav1.ManagedFieldsEntry{{
-			Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}}},
+			Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: noFields}}},
 			Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
 		_, err = clients.AppsV1().Deployments("default").UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{})
 		must(t, err)

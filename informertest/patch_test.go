@@ -230,7 +230,7 @@ func TestApply(t *testing.T) {
 				t.Errorf("metadata of an applied status: %v, %v", pod.Annotations, pod.OwnerReferences)
 			}
 			for _, entry := range pod.ManagedFields {
-				if fields := string(entry.FieldsV1.Raw); entry.Manager == "kubelet" && (!strings.Contains(fields, "f:from") || strings.Contains(fields, "f:ownerReferences")) {
+				if fields := owned(t, entry); entry.Manager == "kubelet" && (!strings.Contains(fields, "f:from") || strings.Contains(fields, "f:ownerReferences")) {
 					t.Errorf("the applier of the status owns %s", fields)
 				}
 			}
@@ -256,6 +256,14 @@ func TestApply(t *testing.T) {
 			}
 		})
 	}
+}
+
+// owned returns the fields of a manager.
+func owned(t *testing.T, entry metav1.ManagedFieldsEntry) string {
+	t.Helper()
+	raw, err := entry.FieldsV1.MarshalJSON()
+	must(t, err)
+	return string(raw)
 }
 
 func TestApply_OfWhatOthersCreate(t *testing.T) {
@@ -317,8 +325,8 @@ func TestApply_CustomResource(t *testing.T) {
 			t.Errorf("applied status: %v", got)
 		}
 		for _, entry := range got.GetManagedFields() {
-			if entry.Manager == "three" && strings.Contains(string(entry.FieldsV1.Raw), "f:metadata") {
-				t.Errorf("the applier of the status owns %s", entry.FieldsV1.Raw)
+			if entry.Manager == "three" && strings.Contains(owned(t, entry), "f:metadata") {
+				t.Errorf("the applier of the status owns %s", owned(t, entry))
 			}
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,15 @@ func (p peer) encode(t *testing.T, obj runtime.Object) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// managed returns FieldsV1, which from apimachinery 0.38 on has no field to set.
+func managed(raw string) *metav1.FieldsV1 {
+	fields := &metav1.FieldsV1{}
+	if err := fields.UnmarshalJSON([]byte(raw)); err != nil {
+		panic(err)
+	}
+	return fields
 }
 
 // appendField appends a protobuf field with bytes.
@@ -117,7 +127,7 @@ func TestBuiltinKindsDecodeAsInClientGo(t *testing.T) {
 					meta := obj.(metav1.Object)
 					meta.SetName("a" + meta.GetName())
 					meta.SetManagedFields([]metav1.ManagedFieldsEntry{
-						{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"k:{\"name\":\"a\"}":{}}}`)}},
+						{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: managed(`{"f:spec":{"k:{\"name\":\"a\"}":{}}}`)},
 						{Manager: "kubelet", Subresource: "status"},
 					})
 					raw := peer.encode(t, obj)
@@ -168,6 +178,32 @@ func TestBuiltinKindsDecodeAsInClientGo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Managed fields that are kept are those of client-go, whatever FieldsV1 consists of in its version.
+// Guarantees: R21
+func TestKeptManagedFieldsAreThoseOfClientGo(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", ManagedFields: []metav1.ManagedFieldsEntry{
+		{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: managed(`{"f:spec":{"k:{\"name\":\"a\"}":{}}}`)},
+		{Manager: "kubelet", FieldsType: "FieldsV1", FieldsV1: managed(`{}`), Subresource: "status"},
+		{Manager: "none"},
+	}}}
+	for _, media := range []string{MediaJSON, MediaProtobuf} {
+		peer := newPeer(t, media, corev1.SchemeGroupVersion)
+		f, _ := FormatOf(media)
+		raw := peer.encode(t, pod)
+		want, err := runtime.Decode(peer.decoder, raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod](), keepManagedFields: true}
+		for _, share := range []bool{false, true, true} {
+			got, err := c.decode(f, raw, nil, share)
+			if err != nil || !reflect.DeepEqual(got.ManagedFields, want.(*corev1.Pod).ManagedFields) {
+				t.Errorf("%s: %v, %v; want %v", media, got.ManagedFields, err, want.(*corev1.Pod).ManagedFields)
+			}
+		}
 	}
 }
 

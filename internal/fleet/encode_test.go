@@ -243,7 +243,7 @@ func TestListsReportWriteErrors(t *testing.T) {
 		}
 	}
 	pod := f.Pod(0)
-	pod.ManagedFields[0].FieldsV1.Raw = []byte("{")
+	pod.ManagedFields[0].FieldsV1 = fieldsV1([]byte("{"))
 	if _, err := AppendWatchEventJSON(nil, watch.Added, pod); err == nil {
 		t.Error("no error for a pod that cannot be encoded")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // digest returns a digest of the protobuf encodings of pods. (The JSON encodings change with Go's encoder.)
@@ -175,7 +176,7 @@ func TestAverageSize(t *testing.T) {
 			asJSON += len(b)
 			asProtobuf += pod.Size()
 			for _, entry := range pod.ManagedFields {
-				managed += len(entry.FieldsV1.Raw)
+				managed += len(rawOf(t, entry))
 			}
 		}
 		t.Logf("seed %d: %d workloads; a pod has %d B of JSON, %d B of protobuf, %d B of FieldsV1", seed, f.Workloads(), asJSON/n, asProtobuf/n, managed/n)
@@ -253,7 +254,7 @@ func TestShape(t *testing.T) {
 		}
 		for _, entry := range pod.ManagedFields {
 			counts["managed by "+entry.Manager]++
-			if !json.Valid(entry.FieldsV1.Raw) {
+			if !json.Valid(rawOf(t, entry)) {
 				t.Errorf("%s/%s: fieldsV1 of %s is not JSON: %s", pod.Namespace, pod.Name, entry.Manager, entry.FieldsV1)
 			}
 		}
@@ -388,10 +389,20 @@ func TestSuffixesNeverRepeat(t *testing.T) {
 	}
 }
 
+// rawOf returns the fields of a manager.
+func rawOf(t *testing.T, entry metav1.ManagedFieldsEntry) []byte {
+	t.Helper()
+	raw, err := entry.FieldsV1.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
 func TestManagedFieldsFollowSpec(t *testing.T) {
 	f := New(Config{Pods: 300})
 	for pod := range f.All() {
-		raw := pod.ManagedFields[0].FieldsV1.Raw
+		raw := rawOf(t, pod.ManagedFields[0])
 		for _, c := range pod.Spec.Containers {
 			injected := c.Name == "istio-proxy"
 			if has := bytes.Contains(raw, []byte(`"k:{\"name\":\"`+c.Name+`\"}"`)); has == injected {

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strconv"
@@ -93,6 +92,14 @@ func sorted[T any](items []T, key func(*T) string) []*T {
 	return out
 }
 
+// fieldsV1 returns a copy of raw as FieldsV1. From apimachinery 0.38 on, that has no field Raw; all versions have the
+// method.
+func fieldsV1(raw []byte) *metav1.FieldsV1 {
+	fields := &metav1.FieldsV1{}
+	_ = fields.UnmarshalJSON(raw) // it fails only for nil
+	return fields
+}
+
 // managedByController returns the fields that kube-controller-manager owns: all of the present metadata and spec.
 func managedByController(pod *corev1.Pod) *metav1.FieldsV1 {
 	s := &fieldSet{b: make([]byte, 0, 4096)}
@@ -121,7 +128,7 @@ func managedByController(pod *corev1.Pod) *metav1.FieldsV1 {
 	s.spec(&pod.Spec)
 	s.close()
 	s.close()
-	return &metav1.FieldsV1{Raw: bytes.Clone(s.b)}
+	return fieldsV1(s.b)
 }
 
 func (s *fieldSet) spec(spec *corev1.PodSpec) {
@@ -423,5 +430,5 @@ func managedByKubelet(pod *corev1.Pod) *metav1.FieldsV1 {
 	s.leaf("f:startTime")
 	s.close()
 	s.close()
-	return &metav1.FieldsV1{Raw: bytes.Clone(s.b)}
+	return fieldsV1(s.b)
 }

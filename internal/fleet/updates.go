@@ -71,7 +71,7 @@ func (s *podState) update(pod *corev1.Pod) {
 	manage := func(manager string, at int32, fields string) {
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
-			Time: new(s.at(at)), FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			Time: new(s.at(at)), FieldsType: "FieldsV1", FieldsV1: fieldsV1([]byte(fields)),
 		})
 	}
 	if s.cost > 0 {
