@@ -28,7 +28,7 @@ func settingsOf(i clientcache.SharedIndexInformer) (settings, error) {
 	}
 	transform, handler := v.FieldByName("transform"), v.FieldByName("watchErrorHandler")
 	if transform.Kind() != reflect.Func || handler.Kind() != reflect.Func {
-		return settings{}, fmt.Errorf("%v has other fields than in client-go 0.36 and 0.37", v.Type())
+		return settings{}, fmt.Errorf("%v has other fields than in client-go 0.36 to 0.38", v.Type())
 	}
 	if !handler.IsNil() {
 		return settings{}, errors.New("its function sets a watch error handler: " +
@@ -36,13 +36,13 @@ func settingsOf(i clientcache.SharedIndexInformer) (settings, error) {
 	}
 	if processor := v.FieldByName("processor"); processor.Kind() != reflect.Pointer || processor.IsNil() ||
 		processor.Elem().FieldByName("listeners").Kind() != reflect.Map {
-		return settings{}, fmt.Errorf("%v has other fields than in client-go 0.36 and 0.37", v.Type())
+		return settings{}, fmt.Errorf("%v has other fields than in client-go 0.36 to 0.38", v.Type())
 	} else if processor.Elem().FieldByName("listeners").Len() > 0 {
 		return settings{}, errors.New("its function adds a handler: add it to the informer that the factory returns")
 	}
 	resync, description := v.FieldByName("defaultEventHandlerResyncPeriod"), v.FieldByName("objectDescription")
 	if resync.Kind() != reflect.Int64 || description.Kind() != reflect.String {
-		return settings{}, fmt.Errorf("%v has other fields than in client-go 0.36 and 0.37", v.Type())
+		return settings{}, fmt.Errorf("%v has other fields than in client-go 0.36 to 0.38", v.Type())
 	}
 	return settings{time.Duration(resync.Int()), description.String(), !transform.IsNil()}, nil
 }

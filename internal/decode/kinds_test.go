@@ -199,9 +199,16 @@ func TestKeptManagedFieldsAreThoseOfClientGo(t *testing.T) {
 		}
 		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod](), keepManagedFields: true}
 		for _, share := range []bool{false, true, true} {
-			got, err := c.decode(f, raw, nil, share)
-			if err != nil || !reflect.DeepEqual(got.ManagedFields, want.(*corev1.Pod).ManagedFields) {
-				t.Errorf("%s: %v, %v; want %v", media, got.ManagedFields, err, want.(*corev1.Pod).ManagedFields)
+			frame, err := nextFrame(NewFrames(&slowReader{b: encodeFrame(f, "ADDED", raw)}, f))
+			if err != nil {
+				t.Fatalf("%s: %v", media, err)
+			}
+			got, err := c.decode(f, frame.Raw, nil, share)
+			if err != nil {
+				t.Fatalf("%s: %v", media, err)
+			}
+			if diff := cmp.Diff(want.(*corev1.Pod).ManagedFields, got.ManagedFields); diff != "" {
+				t.Errorf("%s: differs from client-go (-theirs +ours):\n%s", media, diff)
 			}
 		}
 	}
