@@ -199,7 +199,7 @@ func TestKeptManagedFieldsAreThoseOfClientGo(t *testing.T) {
 		}
 		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod](), keepManagedFields: true}
 		for _, share := range []bool{false, true, true} {
-			frame, err := nextFrame(NewFrames(&slowReader{b: encodeFrame(f, "ADDED", raw)}, f))
+			frame, err := nextFrame(NewFrames(&slowReader{b: encodeFrame(f, "ADDED", raw)}, f, nil, nil))
 			if err != nil {
 				t.Fatalf("%s: %v", media, err)
 			}
