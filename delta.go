@@ -123,8 +123,8 @@ func (d *Delta[T]) removedKey() Key {
 }
 
 // validate returns an error if d has no type, if one of its objects is nil, has no name or is outside d.Namespace, or
-// if an entry of Undecoded has no error.
-func (d *Delta[T]) validate() error {
+// if an entry of Undecoded has no error. If nameless is true, objects may lack a name.
+func (d *Delta[T]) validate(nameless bool) error {
 	for _, failed := range d.Undecoded {
 		if failed == nil || failed.Err == nil {
 			return fmt.Errorf("%v has an entry of Undecoded without an error", d.Type)
@@ -132,12 +132,12 @@ func (d *Delta[T]) validate() error {
 	}
 	switch d.Type {
 	case Upserted:
-		return d.validateObject(d.Object)
+		return d.validateObject(d.Object, nameless)
 	case Removed:
-		return d.validateKey(d.removedKey())
+		return d.validateKey(d.removedKey(), nameless)
 	case Replaced:
 		for _, obj := range d.Items {
-			if err := d.validateObject(obj); err != nil {
+			if err := d.validateObject(obj, nameless); err != nil {
 				return err
 			}
 		}
@@ -148,16 +148,16 @@ func (d *Delta[T]) validate() error {
 	return fmt.Errorf("unknown type %v", d.Type)
 }
 
-func (d *Delta[T]) validateObject(obj T) error {
+func (d *Delta[T]) validateObject(obj T, nameless bool) error {
 	if pointer.IsNil(obj) {
 		return fmt.Errorf("%v has a nil object", d.Type)
 	}
-	return d.validateKey(KeyOf(obj))
+	return d.validateKey(KeyOf(obj), nameless)
 }
 
-func (d *Delta[T]) validateKey(key Key) error {
+func (d *Delta[T]) validateKey(key Key, nameless bool) error {
 	switch {
-	case key.Name == "":
+	case key.Name == "" && !nameless:
 		return fmt.Errorf("%v has an object without a name", d.Type)
 	case d.Namespace != "" && key.Namespace != d.Namespace:
 		return fmt.Errorf("%v of namespace %q has object %s of another namespace", d.Type, d.Namespace, key)

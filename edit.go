@@ -70,7 +70,7 @@ func (s *Store[T]) merge(changes []change[T], do func(*edit[T])) []change[T] {
 // applyLocked begins an edit as e and applies batch with it. It returns the changes of the edit.
 func (s *Store[T]) applyLocked(batch []Delta[T], e edits.Edit[T]) ([]change[T], error) {
 	for i := range batch {
-		if err := batch[i].validate(); err != nil {
+		if err := batch[i].validate(s.values); err != nil {
 			return e.Changes, fmt.Errorf("delta %d of %d: %w", i+1, len(batch), err)
 		}
 	}
@@ -79,7 +79,11 @@ func (s *Store[T]) applyLocked(batch []Delta[T], e edits.Edit[T]) ([]change[T], 
 	for i := range batch {
 		switch d := &batch[i]; d.Type {
 		case Upserted:
-			w.Upsert(d.Object)
+			if s.values {
+				w.Set(d.Object)
+			} else {
+				w.Upsert(d.Object)
+			}
 			w.advance(d)
 		case Removed:
 			w.Remove(d.removedKey(), d.Object, !pointer.IsNil(d.Object))
@@ -134,7 +138,9 @@ func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
 	from := d.whence()
 	keepAll := from.Kind == reflector.RestOfShard || kept.Unnamed() > 0
 	w.Replace(d.Namespace, d.Items,
-		func(old, new T) bool { return edits.SameVersion(old, new) && (!d.Restored || w.store.same(old, new)) },
+		func(old, new T) bool {
+			return edits.SameVersion(old, new) && (!d.Restored && !w.store.values || w.store.same(old, new))
+		},
 		func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.Shard.Has(old) })
 }
 

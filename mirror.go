@@ -76,6 +76,7 @@ func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], hooks hoo
 		}
 		r.loop.Decoder.Own = true // only the reflectors write to the store
 		r.loop.Resumed, r.loop.Waiting = hooks.resumed, hooks.waiting
+		m.store.values = r.loop.Source.HasValues()
 		m.sharding.Add(namespace, r.loop.Shard.Want)
 		m.reflectors = append(m.reflectors, r)
 		m.audited = append(m.audited, newAudited(client, part, r, m.store))

@@ -106,9 +106,6 @@ type ReflectorTraffic struct {
 	// ListsBy counts the lists that the reflector began, each of one or several requests, by reason. WatchesBy counts the
 	// watches that it requested at a resource version. Reasons that did not occur are missing.
 	ListsBy, WatchesBy map[Reason]int
-	// SharedKeys is the number of keys that the server gives to several objects with different UIDs at once, as a proxy of
-	// several clusters can. The store keeps one object of each, and ignores the others until the server deletes that one.
-	SharedKeys int
 	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
 	// also bookmarks and the initial events of streaming lists.
 	Bytes, Events int64
@@ -202,7 +199,7 @@ func reflectorStatus(s reflector.Status) ReflectorStatus {
 		WatchOpen:           s.WatchOpen,
 		NoWatchSince:        s.NoWatchSince,
 		Traffic: ReflectorTraffic{s.Requests.Lists, s.Requests.Watches, reasons(s.Requests.ListsBy),
-			reasons(s.Requests.WatchesBy), s.Requests.SharedKeys, s.Requests.Bytes, s.Requests.Events, s.Requests.AuditID},
+			reasons(s.Requests.WatchesBy), s.Requests.Bytes, s.Requests.Events, s.Requests.AuditID},
 		Restored:     s.Restored,
 		Failures:     s.Failures,
 		DecodeErrors: s.DecodeErrors,

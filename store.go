@@ -26,6 +26,9 @@ type Store[T Object] struct {
 	addIndex func(table.AnyIndex[T])
 	show     func(*Snapshot[T], []deliver.Change[T]) // called with each snapshot before it is published; nil for none
 	same     func(a, b T) bool                       // reports whether two objects are equal
+	// values means that the objects come from functions of the program; see fetch.Source.HasValues. An object may lack a
+	// name, and one with a known UID and resource version may have new content.
+	values bool
 
 	mu    sync.Mutex     // serializes writers; protects the fields below
 	wake  chan struct{}  // closed at the next publication; nil if nothing waits

@@ -95,6 +95,10 @@
 //     with client-go.
 //   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its
 //     backoff do not apply: see informer.Reflector for the handling of failures. The default handler does nothing.
+//   - An informer over a ListerWatcher that is not a ListWatch of package cache takes its objects as they are. A list has
+//     no limit. It is a streaming list only if the ListerWatcher has a method IsWatchListSemanticsUnSupported that returns
+//     false. The watch opens before the informer has synced, unless that takes more than a second. client-go opens it
+//     afterwards, so a change in between is lost if the watch has no history.
 //   - The module cannot read the warning handler and the content type of a clientset: see cache.ClientFor. WithClient
 //     sets a client. The dynamic and the metadata factory read both from their *rest.Config.
 //

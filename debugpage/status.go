@@ -168,8 +168,6 @@ type Watch struct {
 	// Bytes counts the bytes received, and Events the events of watches.
 	Bytes  int64 `json:"bytes"`
 	Events int64 `json:"events"`
-	// SharedKeys is the number of keys that the server gives to several objects at once.
-	SharedKeys int `json:"sharedKeys"`
 	// Restored counts how often the server went back in time.
 	Restored int `json:"restored"`
 	// Failures is the number of consecutive failures.
@@ -642,7 +640,6 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 		WatchesBy:           byName(r.Traffic.WatchesBy),
 		Bytes:               r.Traffic.Bytes,
 		Events:              r.Traffic.Events,
-		SharedKeys:          r.Traffic.SharedKeys,
 		Restored:            r.Restored,
 		Failures:            r.Failures,
 		DecodeErrors:        r.DecodeErrors,

@@ -40,16 +40,6 @@ func newLive(name string, parts []*informer.Informer[Object]) *live {
 	return &live{name: name, parts: parts, indexes: map[string]*index{}}
 }
 
-// hasSynced reports whether each part has received its whole collection.
-func (l *live) hasSynced() bool {
-	for _, part := range l.parts {
-		if !part.HasSynced() {
-			return false
-		}
-	}
-	return true
-}
-
 // waitSynced waits until each part has received its whole collection. It returns false if one stops first.
 func (l *live) waitSynced() bool {
 	for _, part := range l.parts {
@@ -164,7 +154,7 @@ func (l *live) GetByKey(key string) (item any, exists bool, err error) {
 	if !namespaced {
 		namespace, name = "", key
 	}
-	if name == "" || namespaced && namespace == "" {
+	if namespaced && namespace == "" {
 		return nil, false, nil // no object has such a key
 	}
 	id := informer.Key{Namespace: namespace, Name: name}
@@ -173,7 +163,9 @@ func (l *live) GetByKey(key string) (item any, exists bool, err error) {
 		if obj, ok := snap.Get(id); ok {
 			return Result(obj), true, nil
 		}
-		err = cmp.Or(err, snap.Undecodable(id))
+		if name != "" { // only an object of a ListerWatcher may lack a name, and such objects are known
+			err = cmp.Or(err, snap.Undecodable(id))
+		}
 	}
 	return nil, false, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ type shared struct {
 	config Config
 	parts  []Part
 	name   string        // for errors and checkers
-	synced chan struct{} // closed when the store has received all collections
+	synced chan struct{} // closed when the store has received all collections, and fast handlers the initial objects
 	view   indexer
 
 	running sync.WaitGroup // not added to after phase is stopped
@@ -77,6 +78,7 @@ func (s *shared) RunWithContext(ctx context.Context) {
 	}
 	s.running.Go(func() {
 		if l.waitSynced() {
+			s.awaitHandlers()
 			close(s.synced)
 		}
 	})
@@ -245,10 +247,36 @@ func (s *shared) RemoveEventHandler(handle cache.ResourceEventHandlerRegistratio
 	return nil
 }
 
+// handlersFirst is how long an informer waits for its handlers before it has synced. A handler of client-go runs while
+// the informer syncs, so programs and their tests expect that a fast one has received the initial objects then. A handler
+// may wait for the sync, so the informer does not wait for long.
+const handlersFirst = 10 * time.Millisecond
+
+// awaitHandlers waits until the handlers have processed the initial objects, for at most handlersFirst.
+func (s *shared) awaitHandlers() {
+	s.mu.Lock()
+	handlers := slices.Collect(maps.Keys(s.handlers))
+	s.mu.Unlock()
+	limit := time.NewTimer(handlersFirst)
+	defer limit.Stop()
+	for _, r := range handlers {
+		select {
+		case <-r.synced:
+		case <-r.ended:
+		case <-limit.C:
+			return
+		}
+	}
+}
+
 // HasSynced reports whether the store has received the whole collection.
 func (s *shared) HasSynced() bool {
-	l, ok := s.view.to.Load().Indexer.(*live)
-	return ok && l.hasSynced()
+	select {
+	case <-s.synced:
+		return true
+	default:
+		return false
+	}
 }
 
 // HasSyncedChecker returns a checker that is done when HasSynced returns true.

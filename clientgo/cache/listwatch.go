@@ -79,8 +79,7 @@ func NewSharedInformer(lw cache.ListerWatcher, exampleObject runtime.Object,
 }
 
 // NewSharedIndexInformer is client-go's function for an informer of this package. If lw is a [ListWatch] of this
-// package, the informer requests its collection by itself. From any other lw it receives decoded objects, which it
-// encodes and decodes again.
+// package, the informer requests its collection by itself. From any other lw it takes the objects as they are.
 func NewSharedIndexInformer(lw cache.ListerWatcher, exampleObject runtime.Object,
 	defaultEventHandlerResyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewSharedIndexInformerWithOptions(lw, exampleObject, cache.SharedIndexInformerOptions{
@@ -127,7 +126,7 @@ func Over(lw cache.ListerWatcher, exampleObject runtime.Object, options cache.Sh
 		fallthrough
 	default:
 		config.Resource.GroupVersionResource = guessed(exampleObject)
-		config.PagedList = true // a ListerWatcher may not know streaming lists
+		config.PagedList = !streams(lw)
 		config.Client, err = informer.NewClient(&rest.Config{
 			Host:      "http://lister-watcher",
 			QPS:       -1,

@@ -17,7 +17,7 @@ import (
 // Options choose how an informer holds its objects. The zero value holds them decoded and whole, as client-go does.
 type Options struct {
 	// Share makes different objects share equal parts; see informer.Config.Share. Code that writes to a cached object
-	// then changes other objects, too.
+	// then changes other objects, too. Objects of a ListerWatcher share nothing.
 	Share bool
 	// Compact holds objects as the server sent them, compressed, and decodes them when they are read; see
 	// informer.Config.Compact. Compact and Share exclude each other.

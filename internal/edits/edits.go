@@ -63,6 +63,13 @@ func (e *Edit[T]) Upsert(obj T) {
 	}
 }
 
+// Set adds obj or replaces the previous version, also by the same one.
+func (e *Edit[T]) Set(obj T) {
+	key := table.KeyOf(obj)
+	slot, old, _ := e.next.Find(key)
+	e.put(key, slot, old, obj)
+}
+
 // Put adds obj or replaces the previous object of its name, which may be another copy of the same version.
 func (e *Edit[T]) Put(obj T) {
 	key := table.KeyOf(obj)

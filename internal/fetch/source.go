@@ -20,8 +20,8 @@ type Intake interface {
 	// Add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or
 	// nil for a watch.
 	Add(raw []byte, deleted bool, list *decode.ListInfo)
-	// AddLarge adds an object over the size limit, whose bytes are not available.
-	AddLarge(large *decode.LargeError, deleted bool)
+	// AddValue adds an object that is a Go value; see [Source.HasValues].
+	AddValue(obj any, deleted bool)
 	// Fill begins to decode what has been added, and then reads more of the response. If the intake has failed, the error
 	// may be any; Wait returns the failure.
 	Fill(body interface{ Fill() error }) error
@@ -37,8 +37,7 @@ type NewIntake func(f decode.Format, cancel func(error)) Intake
 type Config struct {
 	Client                       *transport.Client
 	Path                         string // of the collection
-	Resource                     schema.GroupVersionResource
-	Kind                         *decode.Kind // of the objects; nil for any
+	Resource                     schema.GroupResource
 	LabelSelector, FieldSelector string
 	Accept, AcceptList           string                    // the media types of a watch and of a list
 	Background                   bool                      // requests give way to the lists of the client
@@ -189,7 +188,7 @@ func (s *Source) request(ctx context.Context, u *url.URL, watch bool, accept str
 	}
 	s.Awaits.Set(AwaitingResponse)
 	return s.config.Client.Send(ctx, transport.Request{
-		Method: http.MethodGet, URL: u, Watch: watch, Accept: accept, Resource: s.config.Resource.GroupResource(),
+		Method: http.MethodGet, URL: u, Watch: watch, Accept: accept, Resource: s.config.Resource,
 	})
 }
 

@@ -76,6 +76,8 @@ func (r *records) Whole() bool { return !r.broken }
 
 func (r *records) Reset() { r.lines = append(r.lines, "reset") }
 
+func (r *records) AddValue(any, bool) {}
+
 func (r *records) Add(raw []byte, deleted bool, list *decode.ListInfo) {
 	line := string(raw)
 	if deleted {
@@ -85,10 +87,6 @@ func (r *records) Add(raw []byte, deleted bool, list *decode.ListInfo) {
 		line += " " + list.Kind
 	}
 	r.lines = append(r.lines, line)
-}
-
-func (r *records) AddLarge(large *decode.LargeError, deleted bool) {
-	r.Add(fmt.Appendf(nil, "large %s", large.ID.Name), deleted, nil)
 }
 
 func (r *records) Fill(body interface{ Fill() error }) error { return body.Fill() }
@@ -106,7 +104,7 @@ func newTestSource(t *testing.T, answers ...answer) (*Source, *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewSource(Config{Client: client, Path: "/api/v1/things", Resource: schema.GroupVersionResource{Resource: "things"},
+	return NewSource(Config{Client: client, Path: "/api/v1/things", Resource: schema.GroupResource{Resource: "things"},
 		LabelSelector: "a=b", Check: func(decode.Format) error { return nil }}), s
 }
 
@@ -271,7 +269,7 @@ func TestRateLimitOfWatches(t *testing.T) {
 				server.answers[len(server.answers)-1] = listAnswer("9", "", "")
 				_, err = source.List(t.Context(), "0", 0, &got, "")
 			} else {
-				var w *Watch
+				var w Watch
 				if w, err = source.Watch(t.Context(), State{Version: "7"}, ""); err == nil {
 					w.Close()
 				}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/typedinformer/informer/internal/decode"
 )
 
 const (
@@ -108,7 +106,7 @@ type ListPhase struct {
 
 // WatchPhase is the part of a State while Watching.
 type WatchPhase struct {
-	Open    *Watch  // the open watch of a streaming list; nil if there is none
+	Open    Watch   // the open watch of a streaming list; nil if there is none
 	CatchUp CatchUp // after a warm start
 	ahead   int     // consecutive watches from a version that the server has not reached
 }
@@ -204,9 +202,7 @@ func (s State) Failed(err error, now time.Time) (next State, wait Wait, note str
 		return s.Relist(s.Version, ReasonExpired), Backoff, "" // the changes since Version are lost
 	case watching && s.Watch.CatchUp.stuck(err, now):
 		return s.Relist(s.Version, ReasonBehind), Backoff, ""
-	case watching && (errors.Is(err, ErrUnknownDeleted) || errors.Is(err, ErrUnknownLarge) ||
-		errors.Is(err, ErrForeign) ||
-		errors.Is(err, decode.ErrWrongKind)):
+	case watching && (errors.Is(err, ErrUnknownDeleted) || errors.Is(err, ErrForeign) || errors.Is(err, ErrUnexplained)):
 		return s.Relist(s.Version, ReasonUnclear), Backoff, "" // a change since Version is lost
 	case watching:
 		s.Why, s.Watch.CatchUp = ReasonFailed, s.Watch.CatchUp.failed(err)

@@ -33,11 +33,27 @@ const (
 	watchGrace = 30 * time.Second
 )
 
-// Watch is one watch that the server has accepted.
-type Watch struct {
+// Watch is one open watch. It is for one goroutine.
+type Watch interface {
+	// InitialEvents reads the collection from the initial events of a streaming list, and returns its resource version.
+	// Afterwards w is an ordinary watch. The error is ErrNoStreaming if the server does not end the initial events
+	// properly.
+	InitialEvents(into Collector) (version string, err error)
+	// Follow gives the changes of objects to an intake, and calls progressed for each bookmark, after the intake has
+	// handed on the changes before it. It ends when one of these fails or the watch ends. It returns nil if the server
+	// ended the watch normally, and ErrEmptyWatch if it ended the watch at once.
+	Follow(into NewIntake, progressed func(version string) error) error
+	// Silent reports whether watches have had no event for as long as a server keeps a watch open.
+	Silent() bool
+	// Close ends the watch.
+	Close()
+}
+
+// serverWatch is one watch that the server has accepted.
+type serverWatch struct {
 	source   *Source
 	response *transport.Response
-	frames   *decode.Frames
+	frames   decode.Frames
 	events   int // events that have been read
 	changes  int // those after the initial events that are no errors, and bookmarks
 	opened   time.Time
@@ -54,21 +70,35 @@ type Watch struct {
 }
 
 // Watch opens the watch that state asks for, which begins at state's resource version.
-func (s *Source) Watch(ctx context.Context, state State, shard string) (*Watch, error) {
-	return s.open(ctx, url.Values{"resourceVersion": {state.Version}}, false, state.Watch.CatchUp.timeout(), shard)
+func (s *Source) Watch(ctx context.Context, state State, shard string) (Watch, error) {
+	query := url.Values{"resourceVersion": {state.Version}}
+	if s.HasValues() {
+		return s.watchValues(ctx, query, 0)
+	}
+	w, err := s.open(ctx, query, false, state.Watch.CatchUp.timeout(), shard)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // Stream opens a watch that begins with the whole collection at resource version least or later: a streaming list
 // (KEP-3157). InitialEvents reads it. The error is ErrNoStreaming if the server refuses.
-func (s *Source) Stream(ctx context.Context, least, shard string) (*Watch, error) {
+func (s *Source) Stream(ctx context.Context, least, shard string) (Watch, error) {
 	query := url.Values{"sendInitialEvents": {"true"},
 		"resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
 	if least != "0" && least != "" {
 		query.Set("resourceVersion", least)
 	}
 	s.lists.Add(1)
+	if s.HasValues() {
+		return s.streamValues(ctx, query)
+	}
 	w, err := s.open(ctx, query, true, 0, shard)
-	return w, refused(err)
+	if err != nil {
+		return nil, refused(err)
+	}
+	return w, nil
 }
 
 // refused returns an ErrNoStreaming if err, the outcome of a streaming list, requires a paged list instead.
@@ -82,14 +112,14 @@ func refused(err error) error {
 // open opens a watch that the server ends after timeout; zero means after some minutes. If initial is true, the watch
 // begins with the whole collection.
 func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeout time.Duration,
-	shard string) (_ *Watch, err error) {
+	shard string) (_ *serverWatch, err error) {
 	if timeout == 0 {
 		timeout = MinWatchTimeout + rand.N(MinWatchTimeout)
 	}
 	if limit := s.cuts.timeout(time.Now()); limit > 0 && !initial { // the initial events may take longer
 		timeout = min(timeout, limit)
 	}
-	w := &Watch{source: s, timeout: timeout}
+	w := &serverWatch{source: s, timeout: timeout}
 	query.Set("watch", "1")
 	query.Set("allowWatchBookmarks", "true")
 	query.Set("timeoutSeconds", strconv.Itoa(int(w.timeout.Seconds())))
@@ -122,19 +152,19 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 		w.progress = transport.NewProgress(w.request, &w.silence, w.deadline, streamDeadline, streamProgress)
 		body = w.progress
 	}
-	w.frames = decode.NewFrames(body, w.response.Format, s.config.Kind, s.kind(w.request))
+	w.frames = decode.NewFrames(body, w.response.Format)
 	return w, nil
 }
 
-// Close ends the watch.
-func (w *Watch) Close() {
+// Close implements Watch.
+func (w *serverWatch) Close() {
 	w.ended(w.silence.failed != nil)
 	w.cancel(nil)
 	w.response.Close()
 }
 
 // ended makes the source learn from the end of the watch. broke is true if it broke off.
-func (w *Watch) ended(broke bool) {
+func (w *serverWatch) ended(broke bool) {
 	w.deadline.Stop()
 	w.vigil.stop()
 	w.forget()
@@ -171,12 +201,14 @@ func brokeOff(err error) bool {
 	return !errors.As(err, &timeout) || !timeout.Timeout() // such as a handshake that took too long
 }
 
-// Silent reports whether watches have had no event for as long as a server keeps a watch open.
-func (w *Watch) Silent() bool { return w.events == 0 && time.Since(w.source.quiet) >= MinWatchTimeout }
+// Silent implements Watch.
+func (w *serverWatch) Silent() bool {
+	return w.events == 0 && time.Since(w.source.quiet) >= MinWatchTimeout
+}
 
 // untilBookmark reads events until the next bookmark, which it returns encoded. It adds the objects before it to in,
 // and waits until in has handed them on. It returns io.EOF if the server ended the watch normally.
-func (w *Watch) untilBookmark(in Intake) (raw []byte, err error) {
+func (w *serverWatch) untilBookmark(in Intake) (raw []byte, err error) {
 	for {
 		frame, err := w.frames.Next()
 		if err == decode.ErrMore {
@@ -184,16 +216,10 @@ func (w *Watch) untilBookmark(in Intake) (raw []byte, err error) {
 				continue
 			}
 		}
-		event, large := apiwatch.EventType(frame.Event), decode.Large(err)
-		if err == nil || large != nil {
+		event := apiwatch.EventType(frame.Event)
+		if err == nil {
 			w.events++
 			w.source.events.Add(1)
-		}
-		if large != nil {
-			in.AddLarge(large, event == apiwatch.Deleted)
-			continue
-		}
-		if err == nil {
 			if event == apiwatch.Added || event == apiwatch.Modified || event == apiwatch.Deleted {
 				w.changes++
 				in.Add(frame.Raw, event == apiwatch.Deleted, nil)
@@ -231,10 +257,8 @@ func errorEvent(f decode.Format, raw []byte) error {
 	return fmt.Errorf("watch: %w", apierrors.FromObject(status))
 }
 
-// InitialEvents reads the collection from the initial events of a streaming list, and returns its resource version.
-// Afterwards w is an ordinary watch. The error is ErrNoStreaming if the server does not end the initial events
-// properly.
-func (w *Watch) InitialEvents(into Collector) (version string, err error) {
+// InitialEvents implements Watch.
+func (w *serverWatch) InitialEvents(into Collector) (version string, err error) {
 	precedence := w.source.config.Client.Precedence
 	precedence.Begin()
 	defer precedence.End()
@@ -242,7 +266,7 @@ func (w *Watch) InitialEvents(into Collector) (version string, err error) {
 	return version, refused(err)
 }
 
-func (w *Watch) initialEvents(into Collector) (version string, err error) {
+func (w *serverWatch) initialEvents(into Collector) (version string, err error) {
 	in := into.Intake(w.response.Format, w.cancel)
 	defer in.Wait()
 	raw, err := w.untilBookmark(in)
@@ -266,10 +290,8 @@ func (w *Watch) initialEvents(into Collector) (version string, err error) {
 	return meta.ResourceVersion, nil
 }
 
-// Follow gives the changes of objects to an intake, and calls progressed for each bookmark, after the intake has handed
-// on the changes before it. It ends when one of these fails or the watch ends. It returns nil if the server ended the
-// watch normally, and ErrEmptyWatch if it ended the watch at once.
-func (w *Watch) Follow(into NewIntake, progressed func(version string) error) error {
+// Follow implements Watch.
+func (w *serverWatch) Follow(into NewIntake, progressed func(version string) error) error {
 	in := into(w.response.Format, w.cancel)
 	defer in.Wait()
 	for {
@@ -294,7 +316,7 @@ func (w *Watch) Follow(into NewIntake, progressed func(version string) error) er
 }
 
 // bookmarked learns from a bookmark in which period the server sends them.
-func (w *Watch) bookmarked() {
+func (w *serverWatch) bookmarked() {
 	now := time.Now()
 	if !w.marked.IsZero() {
 		w.period = max(w.period, now.Sub(w.marked))

@@ -111,15 +111,10 @@ func (in *intake[T]) Add(raw []byte, deleted bool, list *decode.ListInfo) {
 	})
 }
 
-// AddLarge implements fetch.Intake.
-func (in *intake[T]) AddLarge(large *decode.LargeError, deleted bool) {
+// AddValue implements fetch.Intake.
+func (in *intake[T]) AddValue(obj any, deleted bool) {
 	in.pipeline.Add(func(b *batch[T]) {
-		e := encoded[T]{deleted: deleted, large: large, err: large}
-		if a := &in.asked; a.Shard != nil && a.knows(large.ID) && !a.hasIdentity(large.ID) {
-			e.outside, e.filtered = true, true
-			in.decoder.outside.Add(1)
-		}
-		b.objects = append(b.objects, e)
+		b.objects = append(b.objects, encoded[T]{value: obj, isValue: true, deleted: deleted})
 	})
 }
 
@@ -167,6 +162,10 @@ func (in *intake[T]) decode(b *batch[T]) {
 			return
 		}
 		e := &b.objects[i]
+		if e.isValue {
+			in.decoder.takeValue(e, &in.asked)
+			continue
+		}
 		in.decoder.decode(one, in.format, b.bytes(e), b.list, e)
 	}
 	in.decoder.Pool.Put(one)
@@ -181,7 +180,6 @@ func (in *intake[T]) handOn(b *batch[T]) error {
 		e := &b.objects[i]
 		result, err := in.decoder.finish(one, in.format, b.bytes(e), &in.asked, e)
 		if err == nil {
-			result.Ignored = in.live && in.decoder.ignores(&result, e.other)
 			err = in.hand(result)
 		}
 		if err != nil {

@@ -18,6 +18,8 @@ type Packing[T Object] interface {
 	Unread(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, old T) T
 	// Pack returns the T of obj, which one has decoded from raw. old is the previous version, or the zero T.
 	Pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
+	// Value returns the T of obj, which nobody has decoded.
+	Value(obj any) T
 	// Alive returns the decoded object of old, or nil if it would have to be decoded again.
 	Alive(old T) any
 	// Encoded returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held
@@ -49,6 +51,9 @@ func (Unpacked[T]) Unread(*decode.Decoder, decode.Format, []byte, *decode.ListIn
 func (Unpacked[T]) Pack(_ *decode.Decoder, _ decode.Format, _ []byte, _ *decode.ListInfo, obj any, _ T) T {
 	return obj.(T)
 }
+
+// Value implements Packing.
+func (Unpacked[T]) Value(obj any) T { return obj.(T) }
 
 // Alive implements Packing.
 func (Unpacked[T]) Alive(old T) any { return old }

@@ -250,14 +250,27 @@ func (k *Packer) Transformed(p *Object) (*Object, error) {
 	if obj == nil || err != nil {
 		return nil, err
 	}
+	return k.encoded(obj), nil
+}
+
+// Value packs obj, which nobody has decoded. With a Transform it packs nothing: [Packer.Transformed] does.
+func (k *Packer) Value(obj any) *Object {
+	if k.Transform != nil {
+		return k.Hold(obj)
+	}
+	return k.encoded(obj)
+}
+
+// encoded encodes obj and packs that. If the encoding loses something, it packs nothing.
+func (k *Packer) encoded(obj any) *Object {
 	format, raw, err := decode.Encode(obj, k.pool.Marshals(obj), nil)
 	if err != nil {
-		return k.Hold(obj), nil
+		return k.Hold(obj)
 	}
 	result := k.PackBytes(obj, format, raw, nil, nil)
 	if again, err := k.unpack(result, nil); err != nil || !reflect.DeepEqual(obj, again) {
-		return k.Hold(obj), nil
+		return k.Hold(obj)
 	}
 	result.setDecoded(nil, obj)
-	return result, nil
+	return result
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/sources"
@@ -91,7 +90,17 @@ func (l *Loop[T, S]) list(ctx context.Context, from *Origin[S]) error {
 	if err != nil {
 		return err
 	}
-	return l.replaced(ctx, from, version, into)
+	w, failed := l.opened(l.Source.Ahead(ctx, version))
+	defer func() { // even if a callback calls runtime.Goexit
+		if w != nil && l.state.Watch.Open != w {
+			l.close(w)
+		}
+	}()
+	if err := l.replaced(ctx, from, version, into); err != nil {
+		return err
+	}
+	l.state.Watch.Open = w
+	return failed // the watch's; the sink has the list all the same
 }
 
 // moves reports whether the next step is a move.
@@ -149,14 +158,14 @@ func (l *Loop[T, S]) stream(ctx context.Context, from *Origin[S]) error {
 }
 
 // opened records that the watch w is open, unless err says why it is not.
-func (l *Loop[T, S]) opened(w *fetch.Watch, err error) (*fetch.Watch, error) {
-	if err == nil {
+func (l *Loop[T, S]) opened(w fetch.Watch, err error) (fetch.Watch, error) {
+	if err == nil && w != nil {
 		l.update(func(s *Status) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
 	}
 	return w, err
 }
 
-func (l *Loop[T, S]) close(w *fetch.Watch) {
+func (l *Loop[T, S]) close(w fetch.Watch) {
 	w.Close()
 	l.update(func(s *Status) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
 }
@@ -224,19 +233,12 @@ func (l *Loop[T, S]) replaced(ctx context.Context, from *Origin[S], rv string, r
 // change puts the change of one object into the sink. It removes an object that Config.Filter rejects.
 func (l *Loop[T, S]) change(ctx context.Context, o intake.Result[T]) error {
 	d := Delta[T, S]{Version: o.Version}
-	if o.Ignored && l.notBack(o.Version) != nil { // versions of different clusters do not compare
-		return nil
-	}
 	gone := o.Deleted || o.Filtered
 	switch {
-	case o.Ignored:
-		d.Type = Bookmarked
 	case o.Err == nil && !o.Filtered:
 		if d.Type, d.Object = Upserted, o.Object; gone {
 			d.Type = Removed
 		}
-	case o.Key.Name == "" && errors.Is(o.Err, decode.ErrTooLarge):
-		return fmt.Errorf("watch: %w: %w", fetch.ErrUnknownLarge, o.Err)
 	case gone && o.Key.Name == "" && o.Err != nil:
 		return fmt.Errorf("watch: %w: %w", fetch.ErrUnknownDeleted, o.Err)
 	case gone && o.Key.Name == "":
@@ -269,9 +271,9 @@ func (l *Loop[T, S]) tell(ctx context.Context, d Delta[T, S]) error {
 	return nil
 }
 
-// notBack returns an error if resource version rv precedes that of the sink.
+// notBack returns an error if resource version rv precedes that of the sink, unless versions mean nothing.
 func (l *Loop[T, S]) notBack(rv string) error {
-	if version := l.state.Version; rv != "" && version != "" && sources.Older(rv, version) {
+	if version := l.state.Version; !l.Source.HasValues() && rv != "" && version != "" && sources.Older(rv, version) {
 		return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, version)
 	}
 	return nil

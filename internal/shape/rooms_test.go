@@ -25,7 +25,7 @@ var rooms = map[string][]string{
 	"crud":      {"decode", "run", "transport", "written"},
 	"deliver":   {"histogram", "pointer", "run"},
 	"edits":     {"deliver", "pointer", "table"},
-	"fetch":     {"decode", "discovery", "transport"},
+	"fetch":     {"decode", "discovery", "run", "transport"},
 	"intake":    {"decode", "fetch", "hashrange", "heapsize", "pointer", "run"},
 	"line":      {"histogram", "run"},
 	"members":   nil,

@@ -28,6 +28,7 @@ type Client struct {
 	Precedence *Precedence
 	// Suspension ends the watches after the system was suspended. Clients of WithTracer share it.
 	Suspension *Suspension
+	Values     Values // nil for a server
 
 	objects *http.Client // for single objects and documents, with the time limit of rest.Config
 	lists   *http.Client // objects without that limit, which ends a long body
@@ -95,6 +96,7 @@ func New(config *rest.Config) (*Client, error) {
 	if c.Accept == "" {
 		c.Accept = config.ContentType
 	}
+	c.Values, _ = config.Transport.(Values)
 	if c.limiter == nil && config.QPS >= 0 {
 		qps, burst := config.QPS, config.Burst
 		if qps == 0 {

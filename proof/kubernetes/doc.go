@@ -9,4 +9,8 @@
 // Everything in k8s.io/kubernetes that makes a factory of informers imports ours instead: tests, controllers and
 // kube-apiserver. The other modules of Kubernetes keep client-go's. Without -informers, each suite runs with both. A test
 // that passes with client-go's informers must pass with ours, except those in the list different.
+//
+// It also runs tests of controllers over fake clientsets, in a copy of client-go whose informers are ours:
+//
+//	go test ./kubernetes -run=TestUnit
 package kubernetes
