@@ -1,7 +1,10 @@
 package informer
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"iter"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -10,8 +13,10 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/edits"
+	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/union"
@@ -113,7 +118,7 @@ func (s *selections[T]) refuse(m *member[T]) {
 	s.step(func(w *edit[T]) {
 		m.refused.Store(true)
 		w.next.sources = w.next.sources.Without(m.Namespace, m.part())
-		s.members.Advanced(m, w)
+		s.members.Refuse(m, w)
 	})
 	m.sharding.Wake()
 	s.members.Settle()
@@ -121,11 +126,17 @@ func (s *selections[T]) refuse(m *member[T]) {
 
 // step makes one step of the follower's store.
 func (s *selections[T]) step(do func(*edit[T])) {
-	_, _ = s.hub.Apply(func() ([]change[T], error) { return s.store.merge(nil, do), nil }, false)
+	_, _ = s.hub.Apply(func() ([]change[T], error) {
+		return s.store.merge(nil, func(w *edit[T]) {
+			do(w)
+			s.claim(w)
+		}), nil
+	}, false)
 }
 
 // write writes a batch of m to its store and to that of the follower, in one step.
 func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) error {
+	restored := false
 	_, err := s.hub.Apply(func() (changes []change[T], err error) {
 		if !s.members.Contains(m) { // dropped
 			return nil, nil
@@ -136,7 +147,7 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 			return nil, err
 		}
 		m.refused.Store(false)
-		changes = s.store.merge(nil, func(w *edit[T]) { s.merge(m, before, w) })
+		changes = s.store.merge(nil, func(w *edit[T]) { restored = s.merge(m, before, batch, w) })
 		clear(s.scratch)
 		if s.scratch = s.scratch[:0]; cap(s.scratch) > fifoCapacity {
 			s.scratch = nil
@@ -144,7 +155,24 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 		return changes, nil
 	}, initial && !run.IsClosed(s.hub.Synced()))
 	s.members.Changed()
+	if restored {
+		s.relist()
+	}
 	return err
+}
+
+// errRestored is why the other selections list again when one has found a restored server.
+var errRestored = fmt.Errorf("%w, as another selection has found", fetch.ErrWentBack)
+
+// relist makes those members list again that follow a server that was restored.
+func (s *selections[T]) relist() {
+	var behind []union.Part[T]
+	s.step(func(*edit[T]) { behind = s.members.Behind() })
+	for _, of := range behind {
+		for _, r := range of.(*member[T]).reflectors {
+			r.loop.Relist(errRestored)
+		}
+	}
 }
 
 // share replaces the objects of batch by those of the store that are the same versions, so that they are held once.
@@ -159,25 +187,41 @@ func (s *selections[T]) share(batch []Delta[T]) {
 	}
 }
 
-// merge merges the changes of a write of m into the union. The store of m was at version before.
-func (s *selections[T]) merge(m *member[T], before string, w *edit[T]) {
-	snap := m.store.Snapshot()
-	src, _ := snap.sources.Of(m.Namespace)
-	for i := range s.scratch {
-		switch change := &s.scratch[i]; {
-		case !pointer.IsNil(change.New):
-			s.members.Entered(change.Old, change.New, w)
-		case change.Deleted:
-			moves := !src.Data.shard().Has(change.Last) // to another shard
-			s.members.Left(change.Key, src.Version, change.Last, change.Final, moves, w)
+// merge merges the changes of a write of m into the union. The store of m was at version before. merge returns true if
+// others have to list again.
+func (s *selections[T]) merge(m *member[T], before string, batch []Delta[T], w *edit[T]) (restored bool) {
+	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
+	step := union.Step[T]{From: before, Changes: func(yield func(union.Change[T]) bool) {
+		for i := range s.scratch {
+			c := &s.scratch[i]
+			moves := pointer.IsNil(c.New) && !src.Data.shard().Has(c.Last) // to another shard
+			if !yield(union.Change[T]{Key: c.Key, Old: c.Old, New: c.New, Last: c.Last, Final: c.Final, Unwanted: moves}) {
+				return
+			}
 		}
+	}}
+	for i := range batch {
+		d := &batch[i]
+		if d.Type == Replaced {
+			step.Listed = step.Listed || d.whence().Kind == reflector.WholeShard
+			step.Relisted = step.Relisted || d.Restored
+			step.WentBack = step.WentBack || d.Restored && d.ResourceVersion != "" && sources.Older(d.ResourceVersion, before)
+		}
+		before = cmp.Or(d.ResourceVersion, before)
 	}
-	if sources.Older(src.Version, before) && src.Version != "" {
-		s.members.WentBack(m, w)
-	}
-	s.members.Advanced(m, w)
+	restored = s.members.Update(m, step, w)
 	src.Namespace, src.Part = m.Namespace, m.part()
 	w.next.sources = w.next.sources.Set(src)
+	s.claim(w)
+	return restored
+}
+
+// claim makes the sources of w claim what the union has of each member.
+func (s *selections[T]) claim(w *edit[T]) {
+	for p, version := range s.members.Claims {
+		m := p.(*member[T])
+		w.next.sources = w.next.sources.At(m.Namespace, m.part(), version)
+	}
 }
 
 // run implements feeder.
@@ -283,12 +327,12 @@ func (m *member[T]) Added(c union.Content[T]) {
 }
 
 // Dropped implements union.Member.
-func (m *member[T]) Dropped(c union.Content[T]) (objects []T, version string) {
+func (m *member[T]) Dropped(c union.Content[T]) (objects []T) {
 	next, had := c.(*edit[T]).next, m.store.Snapshot()
 	next.sources = next.sources.Without(m.Namespace, m.part())
 	m.sharding.Note(m.Namespace, math.MaxUint64)                                    // no wait includes it any more
 	_, _ = m.store.apply([]Delta[T]{{Type: Replaced, Namespace: m.Namespace}}, nil) // nor does an audit or a save
-	return had.List(), had.ResourceVersion()
+	return had.List()
 }
 
 // Covers implements union.Part. Before its first list, a mirror covers nothing.
@@ -297,12 +341,19 @@ func (m *member[T]) Covers(namespace string) bool {
 	return listed && (m.Namespace == "" || m.Namespace == namespace)
 }
 
+// Overlaps implements union.Part.
+func (m *member[T]) Overlaps(other union.Part[T]) bool {
+	return m.Covers(cmp.Or(other.(*member[T]).Namespace, m.Namespace))
+}
+
 // Get implements union.Part.
 func (m *member[T]) Get(key Key) (T, bool) { return m.store.Get(key) }
 
-// Knows implements union.Part. A mirror without a version has everything: its resource is absent, or the server sends
-// no versions.
-func (m *member[T]) Knows(version string) bool {
+// All implements union.Part.
+func (m *member[T]) All() iter.Seq[T] { return m.store.Snapshot().All() }
+
+// Version implements union.Part.
+func (m *member[T]) Version() string {
 	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
-	return m.refused.Load() || src.Version == "" || !sources.Older(src.Version, version)
+	return src.Version
 }

@@ -28,7 +28,9 @@ type Adoption[V any] struct {
 	mu        sync.Mutex              // protects the fields below
 	wanted    V                       // the latest
 	changes   uint64                  // how often it has changed
-	interrupt context.CancelCauseFunc // ends the context that Take returned
+	work      context.Context         // that Take returned
+	interrupt context.CancelCauseFunc // ends work
+	ended     error                   // of a call of End that interrupted no work; nil for none
 }
 
 // NewAdoption returns the adoption of a part whose first value is v. rest returns the part of v that has lacks, whether
@@ -49,13 +51,16 @@ func (a *Adoption[V]) Want(v V) uint64 {
 	return a.changes
 }
 
-// End interrupts the work, with the cause why.
+// End interrupts the work, with the cause why. If no work is under way, or it has been interrupted already, End
+// interrupts the next.
 func (a *Adoption[V]) End(why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.interrupt != nil {
-		a.interrupt(why)
+	if a.work == nil || a.work.Err() != nil {
+		a.ended = why
+		return
 	}
+	a.interrupt(why)
 }
 
 // Take begins work for the wanted value, and returns a context for it that Want and End interrupt. changed is true if
@@ -71,7 +76,11 @@ func (a *Adoption[V]) Take(ctx context.Context) (work context.Context, end conte
 		}
 	}
 	work, end = context.WithCancelCause(ctx)
-	a.interrupt = end
+	a.work, a.interrupt = work, end
+	if a.ended != nil {
+		end(a.ended)
+		a.ended = nil
+	}
 	return work, end, changed
 }
 

@@ -84,6 +84,17 @@ func (s Sources[D]) Advance(namespace, version string, data D) Sources[D] {
 	return s.Set(Source[D]{Namespace: namespace, Version: version, Data: data})
 }
 
+// At returns the sources with the source of that namespace and part, if there is one, at version.
+func (s Sources[D]) At(namespace, part, version string) Sources[D] {
+	i, found := s.search(namespace, part)
+	if !found || s[i].Version == version {
+		return s
+	}
+	next := slices.Clone(s)
+	next[i].Version = version
+	return next
+}
+
 // Without returns the sources without the one of that namespace and part.
 func (s Sources[D]) Without(namespace, part string) Sources[D] {
 	if i, found := s.search(namespace, part); found {

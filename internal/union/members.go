@@ -19,9 +19,8 @@ type Member[T Object] interface {
 	Arrived() bool
 	// Added is called when the member has become a part.
 	Added(Content[T])
-	// Dropped is called when the member has ceased to be a part. It returns its objects, and the version that it has
-	// reached.
-	Dropped(Content[T]) (objects []T, version string)
+	// Dropped is called when the member has ceased to be a part. It returns its objects.
+	Dropped(Content[T]) (objects []T)
 }
 
 // Members are the members of a union, one for each wanted selection S. [NewMembers] returns them. All methods are safe
@@ -141,8 +140,7 @@ func (s *Members[S, T]) drop(m *running[S, T]) {
 		m.stop(errDropped)
 	}
 	s.config.Step(func(content Content[T]) {
-		objects, version := m.Dropped(content)
-		s.Remove(m.Member, version, objects, content)
+		s.Remove(m.Member, m.Dropped(content), content)
 	})
 	s.Changed()
 }

@@ -3,9 +3,15 @@
 // Each part of the union reports its own changes in order, but one part may lag behind another. If one write moves an
 // object between two parts, it may leave the first before it enters the second. So an object that no part has stays
 // until every part that could have it knows the write that removed it.
+//
+// A server that was restored from a backup begins a new epoch: its resource versions say nothing about those before. A
+// part is in the epoch of the server that it has listed last. Every state of a later epoch is newer than any of an
+// earlier one, and a part in a later epoch knows everything that happened in an earlier one.
 package union
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,10 +35,15 @@ type Object interface {
 type Part[T Object] interface {
 	// Get returns the object with that key that the part has now.
 	Get(key Key) (T, bool)
+	// All yields the objects that the part has now.
+	All() iter.Seq[T]
 	// Covers reports whether the part can have objects of a namespace.
 	Covers(namespace string) bool
-	// Knows reports whether the part has every change up to a resource version.
-	Knows(version string) bool
+	// Overlaps reports whether the part and another one can have objects of the same namespace.
+	Overlaps(other Part[T]) bool
+	// Version returns the resource version up to which the part has every change. Empty means that the part has
+	// everything, because the server does not serve the resource, or sends no versions.
+	Version() string
 }
 
 // Content is the content of the union. Only methods of a Union call its methods.
@@ -46,247 +57,377 @@ type Content[T Object] interface {
 // Union is a union of parts. It is not safe for concurrent use: a part changes only together with the call that reports
 // the change. [New] returns one.
 //
-// Invariant: leaves has the leave of an object while some part that covers the object does not know the version of the
-// leave. The leave waits for one such part. Meanwhile, no older state of the object enters the content. As soon as
-// every part knows the version, the content has the newest state of any part.
+// Invariant: without a leave, the content has the newest state of an object that any part has. With one, it has the
+// newest of these and of those that left, until the leave removes it. Then no older state enters the content.
+//
+//	no leave  -- Left: a part may not know of it ------------> leave
+//	leave     -- the last part knows, or Lacked -------------> removed
+//	leave     -- a part that knows has the object -----------> no leave
+//	removed   -- every part knows, or a newer state enters --> no leave
 type Union[T Object] struct {
-	parts  []Part[T]
+	parts  []*state[T]
+	epoch  int // the latest of all parts
 	leaves map[Key]*leave[T]
-	waits  map[Part[T]][]*leave[T] // the lowest version first; some wait for another part by now, or are over
+	now    present[T] // the change that Update reports
 }
 
-// leave says that an object has left a part.
-type leave[T Object] struct {
-	key     Key
-	version string // the highest version of a leave of this object
-	last    T
-	final   bool
-	awaits  Part[T] // a part that does not know the version
-	asked   bool    // Questions has returned it
-	removed bool    // from the content, although a part does not know the version
-	over    bool
+// stamp is a point in the history of the server.
+type stamp struct {
+	epoch   int
+	version string // the resource version
+}
+
+// before reports whether s precedes other. It returns false if versions cannot be compared.
+func (s stamp) before(other stamp) bool {
+	if s.epoch != other.epoch {
+		return s.epoch < other.epoch
+	}
+	return sources.Older(s.version, other.version)
+}
+
+// state is the state of a part.
+type state[T Object] struct {
+	Part[T]
+	epoch   int       // of the server that the part follows
+	refused bool      // nothing waits for the part
+	floor   stamp     // some leave up to then did not wait for the part: what enters before may be out of date
+	waits   []wait[T] // the lowest stamp first; some are over
+	holds   []hold[T] // the lowest version first; some are over
+	gap     gap       // since the last list
+}
+
+// gap is what a part has not seen, because it has listed. An object that moved to a part that lags is in neither.
+type gap struct {
+	open  bool
+	from  string // the version of the part before the list
+	until stamp  // the list
+}
+
+// present is a state of an object in a part, which may have a later one already. A nil object is not there. The part
+// knows what it knew before the step, and the change itself.
+type present[T Object] struct {
+	part *state[T]
+	from string // the version of the part before the step
+	key  Key
+	obj  T
+	left stamp // of an object that has left
 }
 
 // New returns a union without parts.
-func New[T Object]() *Union[T] {
-	return &Union[T]{leaves: map[Key]*leave[T]{}, waits: map[Part[T]][]*leave[T]{}}
+func New[T Object]() *Union[T] { return &Union[T]{leaves: map[Key]*leave[T]{}} }
+
+// Add adds a part that has no objects yet. Objects that enter it before it has reached the others enter the content
+// only then: they may be out of date.
+func (u *Union[T]) Add(p Part[T]) {
+	floor := stamp{epoch: u.epoch}
+	for _, s := range u.parts {
+		if at := (stamp{s.epoch, s.Version()}); floor.before(at) {
+			floor = at
+		}
+	}
+	u.parts = append(u.parts, &state[T]{Part: p, epoch: u.epoch, floor: floor})
 }
 
-// Add adds a part that has no objects yet.
-func (u *Union[T]) Add(p Part[T]) { u.parts = append(u.parts, p) }
-
 // Contains reports whether p is a part.
-func (u *Union[T]) Contains(p Part[T]) bool { return slices.Contains(u.parts, p) }
+func (u *Union[T]) Contains(p Part[T]) bool { return u.of(p) != nil }
 
-// Entered reports that obj has entered a part, in place of old if old is not nil.
-func (u *Union[T]) Entered(old, obj T, content Content[T]) {
-	key := keyOf(obj)
-	if l := u.leaves[key]; l != nil && !sources.Older(obj.GetResourceVersion(), l.version) {
-		u.end(l)
+func (u *Union[T]) of(p Part[T]) *state[T] {
+	for _, s := range u.parts {
+		if s.Part == p {
+			return s
+		}
 	}
+	return nil
+}
+
+// Step is a step of a part.
+type Step[T Object] struct {
+	// From is the version of the part before the step.
+	From string
+	// Listed means that the part has listed: what it had between From and the list is unknown.
+	Listed bool
+	// WentBack means that the part has listed a server that was restored from a backup. Relisted means that its list
+	// does not depend on what the part had before.
+	WentBack, Relisted bool
+	// Changes yields the changes, in order.
+	Changes iter.Seq[Change[T]]
+}
+
+// Change is a change of one object in a part.
+type Change[T Object] struct {
+	Key      Key
+	Old, New T // nil if the part did not have the object, or does not have it any more
+	// Last is the last state of an object that has left, and Final reports whether the server sent that.
+	Last  T
+	Final bool
+	// Unwanted means that an object has left although it has not changed: the part has another shard. It leaves the
+	// content at once unless another part has it.
+	Unwanted bool
+}
+
+// Update reports a step of p. It returns whether other parts must list again, since the server was restored; see
+// Behind.
+func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored bool) {
+	s := u.of(p)
+	u.serve(s)
+	before := stamp{s.epoch, step.From}
+	joins := (step.WentBack || step.Relisted) && s.epoch < u.epoch
+	if step.WentBack && !joins {
+		u.epoch++
+		restored, joins = true, true
+	}
+	if joins {
+		s.epoch, step.From = u.epoch, ""
+		for i := range s.holds {
+			s.holds[i].from = ""
+		}
+		s.gap = gap{}
+	}
+	for c := range step.Changes {
+		u.now = present[T]{part: s, from: step.From, key: c.Key, obj: c.New}
+		if pointer.IsNil(c.New) {
+			u.now.left = u.leftAt(s, c)
+			u.left(s, c, u.unseen(c.Key, u.now.left), content)
+		} else {
+			u.entered(s, c.New, content)
+		}
+	}
+	u.now = present[T]{}
+	if joins { // states that the list has left unchanged are newer now
+		for obj := range s.All() {
+			u.refresh(keyOf(obj), content)
+		}
+	}
+	if step.Listed && sources.Older("", before.version) { // not the first list
+		u.skipped(s, before, content)
+		if listed := (stamp{s.epoch, s.Version()}); !joins && s.gap.open {
+			s.gap.until = listed
+		} else if !joins {
+			s.gap = gap{true, step.From, listed}
+		}
+	}
+	u.advance(s, content)
+	return restored
+}
+
+// Behind returns the parts that have to list again, since the server that they have listed was restored.
+func (u *Union[T]) Behind() (behind []Part[T]) {
+	for _, s := range u.parts {
+		if s.epoch < u.epoch {
+			behind = append(behind, s.Part)
+		}
+	}
+	return behind
+}
+
+// entered reports that obj has entered s.
+func (u *Union[T]) entered(s *state[T], obj T, content Content[T]) {
+	key, at := keyOf(obj), stamp{s.epoch, obj.GetResourceVersion()}
 	have, ok := content.Get(key)
-	switch {
-	case !ok && u.leaves[key] != nil: // the part may be behind
-	// The successor of the present state in a part is the next state, even if a restored server counts from a lower
-	// version.
-	case !ok, isVersion(have, old), isNewer(obj, have):
-		content.Put(obj)
+	l := u.leaves[key]
+	if l == nil && !ok && at.before(s.floor) && !u.knows(s, s.floor) {
+		l = &leave[T]{key: key, at: s.floor, last: obj, awaits: s, removed: true}
+		u.leaves[key] = l
 	}
+	if l != nil && !at.before(l.at) {
+		u.end(l)
+		l = nil
+	}
+	switch {
+	case l != nil && l.removed: // the part may be behind
+		u.hold(s, l, true)
+		return
+	case l != nil && at.before(l.left):
+		return
+	}
+	for _, other := range u.parts {
+		state, has := u.get(other, key)
+		switch {
+		case !has, other == s:
+		case at.before(stamp{other.epoch, state.GetResourceVersion()}):
+			u.refresh(key, content)
+			return
+		case other.epoch == s.epoch && ok && pointer.Equal(have, state) && isVersion(have, obj): // another copy
+			return
+		}
+	}
+	content.Put(obj)
 }
 
 func keyOf[T Object](obj T) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
 
-// isVersion reports whether other, which may be nil, is the same version of the same object as have.
-func isVersion[T Object](have, other T) bool {
-	return !pointer.IsNil(other) && have.GetUID() == other.GetUID() &&
-		have.GetResourceVersion() == other.GetResourceVersion()
+// isVersion reports whether a and b are the same version of the same object.
+func isVersion[T Object](a, b T) bool {
+	rv := a.GetResourceVersion()
+	return rv != "" && rv == b.GetResourceVersion() && a.GetUID() == b.GetUID()
 }
 
-// isNewer reports whether obj is another version than have and does not precede it.
-func isNewer[T Object](obj, have T) bool {
-	return !isVersion(have, obj) && !sources.Older(obj.GetResourceVersion(), have.GetResourceVersion())
-}
-
-// Left reports that an object has left a part, which has every change up to version. last is the last state of the
-// object there, and final reports whether the server sent that. If now is true, the object leaves the content at once
-// unless another part has it.
-func (u *Union[T]) Left(key Key, version string, last T, final, now bool, content Content[T]) {
-	l := u.leaves[key]
-	if l == nil || !sources.Older(version, l.version) {
-		l = u.replace(l, leave[T]{key: key, version: version, last: last, final: final})
+// left reports that an object has left s at a stamp, or before.
+func (u *Union[T]) left(s *state[T], c Change[T], at stamp, content Content[T]) {
+	had := stamp{s.epoch, c.Old.GetResourceVersion()}
+	l := u.leaves[c.Key]
+	if l == nil {
+		l = &leave[T]{key: c.Key, at: at, left: had}
+		u.leaves[c.Key] = l
 	}
-	if _, has := u.newest(key); now && !has {
+	if l.left.before(had) {
+		l.left = had
+	}
+	if !at.before(l.at) {
+		l.at, l.last, l.final, l.awaits, l.asked = at, c.Last, c.Final, nil, false
+	}
+	if c.Unwanted && !u.owned(l) {
 		u.remove(l, content)
 	}
-	u.settle(l, content)
-}
-
-// replace records l in place of old, which may be nil.
-func (u *Union[T]) replace(old *leave[T], l leave[T]) *leave[T] {
-	if old != nil {
-		l.removed = old.removed
-		u.end(old)
+	if u.settle(l, content); !c.Unwanted && !l.over && !l.removed {
+		u.hold(s, l, false)
 	}
-	u.leaves[l.key] = &l
-	return &l
 }
 
-// end drops l.
-func (u *Union[T]) end(l *leave[T]) {
-	l.over = true
-	delete(u.leaves, l.key)
-}
-
-// remove removes the object of l from the content.
-func (u *Union[T]) remove(l *leave[T], content Content[T]) {
-	if !l.removed {
-		l.removed = true
-		content.Remove(l.key, l.last, l.final)
+// leftAt returns when the object of c left s, or later. An unwanted object left at its own version. If the server sent
+// the last state, that has the version of the deletion; but not every server is so exact.
+func (u *Union[T]) leftAt(s *state[T], c Change[T]) stamp {
+	last, version := c.Last.GetResourceVersion(), s.Version()
+	exact := c.Final && sources.Older(u.now.from, last) && !sources.Older(version, last)
+	if c.Unwanted || exact {
+		version = last
 	}
+	return stamp{s.epoch, version}
+}
+
+// unseen returns when every part is known to lack an object that left at a stamp: that, or the list of a part that has
+// not seen what happened then.
+func (u *Union[T]) unseen(key Key, at stamp) stamp {
+	for _, s := range u.parts {
+		if s.gap.open && s.Covers(key.Namespace) && s.gap.has(at) {
+			at = s.gap.until
+		}
+	}
+	return at
+}
+
+// has reports whether the part has not seen what happened at a stamp.
+func (g gap) has(at stamp) bool { return stamp{g.until.epoch, g.from}.before(at) && at.before(g.until) }
+
+// get returns the object with that key in s, as of the change under way.
+func (u *Union[T]) get(s *state[T], key Key) (obj T, ok bool) {
+	switch {
+	case !s.Covers(key.Namespace):
+		return obj, false
+	case s == u.now.part && key == u.now.key:
+		return u.now.obj, !pointer.IsNil(u.now.obj)
+	}
+	return s.Get(key)
+}
+
+// knows reports whether s has every change up to at.
+func (u *Union[T]) knows(s *state[T], at stamp) bool {
+	version := s.Version()
+	if s == u.now.part && at != u.now.left {
+		version = cmp.Or(u.now.from, version)
+	}
+	return version == "" || !stamp{s.epoch, version}.before(at)
 }
 
 // newest returns the newest state of an object that a part has.
 func (u *Union[T]) newest(key Key) (newest T, ok bool) {
-	for _, p := range u.parts {
-		if !p.Covers(key.Namespace) {
-			continue
-		}
-		if obj, has := p.Get(key); has && (!ok || isNewer(obj, newest)) {
-			newest, ok = obj, true
+	var found stamp
+	for _, s := range u.parts {
+		if obj, has := u.get(s, key); has {
+			if at := (stamp{s.epoch, obj.GetResourceVersion()}); !ok || found.before(at) {
+				newest, found, ok = obj, at, true
+			}
 		}
 	}
 	return newest, ok
 }
 
-// settle ends l if each part knows its version. Otherwise, l waits for one that does not.
-func (u *Union[T]) settle(l *leave[T], content Content[T]) {
-	for _, p := range u.parts {
-		if !p.Covers(l.key.Namespace) || p.Knows(l.version) {
-			continue
-		}
-		if l.awaits != p {
-			u.wait(l, p)
-		}
+func has[T Object](p Part[T], key Key) bool {
+	_, ok := p.Get(key)
+	return ok
+}
+
+// refresh makes the content agree with the parts on an object.
+func (u *Union[T]) refresh(key Key, content Content[T]) {
+	if l := u.leaves[key]; l != nil {
+		u.settle(l, content)
 		return
 	}
-	u.conclude(l, content)
-}
-
-// conclude ends l, and makes the content agree with the parts on its object.
-func (u *Union[T]) conclude(l *leave[T], content Content[T]) {
-	u.end(l)
-	newest, has := u.newest(l.key)
-	if !has {
-		u.remove(l, content)
-	} else if have, ok := content.Get(l.key); !ok || !isVersion(have, newest) {
+	have, ok := content.Get(key)
+	newest, has := u.newest(key)
+	switch {
+	case has && (!ok || !isVersion(have, newest)):
 		content.Put(newest)
+	case ok && !has:
+		content.Remove(key, have, false)
 	}
 }
 
-// wait makes l wait for p.
-func (u *Union[T]) wait(l *leave[T], p Part[T]) {
-	l.awaits = p
-	waits := u.waits[p]
-	i, _ := slices.BinarySearchFunc(waits, l, func(other, l *leave[T]) int {
-		if sources.Older(l.version, other.version) {
-			return 1
-		}
-		return -1 // before l, if they are equal
-	})
-	u.waits[p] = slices.Insert(waits, i, l)
-}
-
-// take removes the first n waits of p, and returns those that still wait for p.
-func (u *Union[T]) take(p Part[T], n int) (taken []*leave[T]) {
-	for _, l := range u.waits[p][:n] {
-		if !l.over && l.awaits == p {
-			l.awaits = nil
-			taken = append(taken, l)
+// Claims yields each part, and the version up to which the content has every change of the part. It is empty if that is
+// unknown.
+func (u *Union[T]) Claims(yield func(p Part[T], version string) bool) {
+	for _, s := range u.parts {
+		if !yield(s.Part, u.claim(s)) {
+			return
 		}
 	}
-	if u.waits[p] = slices.Delete(u.waits[p], 0, n); len(u.waits[p]) == 0 {
-		delete(u.waits, p)
-	}
-	return taken
 }
 
-// Advanced reports that p has reached a later version, or that leaves need no longer wait for it.
-func (u *Union[T]) Advanced(p Part[T], content Content[T]) {
+func (u *Union[T]) claim(s *state[T]) (version string) {
 	n := 0
-	for _, l := range u.waits[p] {
-		if !l.over && p.Covers(l.key.Namespace) && !p.Knows(l.version) {
-			break
-		}
+	for n < len(s.holds) && (s.holds[n].ended() || s.holds[n].blocked && !has(s.Part, s.holds[n].key)) {
 		n++
 	}
-	for _, l := range u.take(p, n) {
-		u.settle(l, content)
+	version = s.Version()
+	if s.holds = slices.Delete(s.holds, 0, n); len(s.holds) > 0 {
+		version = s.holds[0].from
+	}
+	s.gap.open = s.gap.open && slices.ContainsFunc(u.parts, func(other *state[T]) bool {
+		return !other.refused && other.Overlaps(s.Part) && !u.knows(other, s.gap.until)
+	})
+	if s.gap.open && sources.Older(s.gap.from, version) {
+		version = s.gap.from
+	}
+	if s.epoch < u.epoch {
+		version = ""
+	}
+	return version
+}
+
+// Refuse reports that the server refuses p. Nothing waits for p any more, and what it has gives way to whatever is
+// newer, until Update reports a step of it.
+func (u *Union[T]) Refuse(p Part[T], content Content[T]) {
+	if s := u.of(p); s != nil {
+		s.refused = true
+		u.advance(s, content)
 	}
 }
 
-// WentBack reports that p follows a server that was restored, and has reached a lower version than before. The versions
-// of earlier leaves mean nothing any more.
-func (u *Union[T]) WentBack(p Part[T], content Content[T]) {
-	for _, l := range u.take(p, len(u.waits[p])) {
-		u.conclude(l, content)
-	}
-}
-
-// Question asks whether any part has an object at Version or later, for Lacked.
-type Question struct {
-	Key     Key
-	Version string
-}
-
-// Questions returns up to limit questions, about waiting objects that no part has. It returns each question once; see
-// Unanswered.
-func (u *Union[T]) Questions(limit int) (questions []Question) {
-	for _, l := range u.leaves {
-		if len(questions) == limit {
-			break
-		}
-		if l.asked || l.removed {
-			continue
-		}
-		if _, has := u.newest(l.key); !has {
-			l.asked = true
-			questions = append(questions, Question{l.key, l.version})
-		}
-	}
-	return questions
-}
-
-// Open reports whether q still needs an answer.
-func (u *Union[T]) Open(q Question) bool {
-	l := u.leaves[q.Key]
-	return l != nil && l.version == q.Version && !l.removed
-}
-
-// Unanswered makes Questions return q again.
-func (u *Union[T]) Unanswered(q Question) {
-	if u.Open(q) {
-		u.leaves[q.Key].asked = false
-	}
-}
-
-// Lacked answers q: no part had the object at the server's version at, which does not precede that of q.
-func (u *Union[T]) Lacked(q Question, at string, content Content[T]) {
-	if !u.Open(q) {
+// serve notes that the server refuses s no more.
+func (u *Union[T]) serve(s *state[T]) {
+	if !s.refused {
 		return
 	}
-	old := u.leaves[q.Key]
-	l := u.replace(old, leave[T]{key: q.Key, version: at, last: old.last, final: old.final})
-	u.remove(l, content)
-	u.settle(l, content)
+	s.refused = false
+	for _, l := range u.leaves {
+		if l.awaits == s {
+			u.wait(l, s)
+		}
+	}
 }
 
-// Remove removes a part. had are its objects, as of version.
-func (u *Union[T]) Remove(p Part[T], version string, had []T, content Content[T]) {
-	u.parts = slices.DeleteFunc(u.parts, func(other Part[T]) bool { return other == p })
-	for _, l := range u.take(p, len(u.waits[p])) {
-		u.settle(l, content)
+// Remove removes a part. had are its objects.
+func (u *Union[T]) Remove(p Part[T], had []T, content Content[T]) {
+	s := u.of(p)
+	u.parts = slices.DeleteFunc(u.parts, func(other *state[T]) bool { return other == s })
+	for _, l := range u.leaves {
+		if l.awaits == s {
+			l.awaits = nil
+			u.settle(l, content)
+		}
 	}
 	for _, obj := range had {
-		u.Left(keyOf(obj), version, obj, false, true, content)
+		c := Change[T]{Key: keyOf(obj), Old: obj, Last: obj, Unwanted: true}
+		u.left(s, c, stamp{s.epoch, obj.GetResourceVersion()}, content)
 	}
 }

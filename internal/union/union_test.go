@@ -2,8 +2,8 @@ package union
 
 import (
 	"fmt"
+	"iter"
 	"maps"
-	"math/rand"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,12 +52,13 @@ type part struct {
 	letter  string
 	reached int
 	have    map[string]*thing
-	refused bool
 }
 
 func (p *part) Get(key Key) (*thing, bool) { t, ok := p.have[key.Name]; return t, ok }
-func (p *part) Covers(string) bool         { return !p.refused }
-func (p *part) Knows(v string) bool        { return p.reached >= version(v) }
+func (p *part) All() iter.Seq[*thing]      { return maps.Values(maps.Clone(p.have)) }
+func (p *part) Covers(string) bool         { return true }
+func (p *part) Overlaps(Part[*thing]) bool { return true }
+func (p *part) Version() string            { return strconv.Itoa(p.reached) }
 
 func version(text string) int {
 	v, _ := strconv.Atoi(text)
@@ -65,19 +66,61 @@ func version(text string) int {
 }
 
 // step takes in the next write.
-func (p *part) step(u *Union[*thing], c *content) {
-	w := p.server.writes[p.reached]
-	p.reached++
-	old := p.have[w.obj.name]
-	switch {
-	case !w.gone && strings.Contains(w.obj.labels, p.letter):
-		p.have[w.obj.name] = w.obj
-		u.Entered(old, w.obj, c)
-	case old != nil:
-		delete(p.have, w.obj.name)
-		u.Left(Key{Name: w.obj.name}, strconv.Itoa(p.reached), w.obj, true, false, c)
+func (p *part) step(u *Union[*thing], c *content) { p.steps(u, c, 1) }
+
+// steps takes in the next n writes at once.
+func (p *part) steps(u *Union[*thing], c *content, n int) {
+	from, changes := p.reached, []Change[*thing](nil)
+	for _, w := range p.server.writes[from : from+n] {
+		p.reached++
+		old := p.have[w.obj.name]
+		change := Change[*thing]{Key: keyOf(w.obj), Old: old, Last: w.obj, Final: true}
+		switch {
+		case !w.gone && strings.Contains(w.obj.labels, p.letter):
+			change.New = w.obj
+			p.have[w.obj.name] = w.obj
+		case old != nil:
+			delete(p.have, w.obj.name)
+		default:
+			continue
+		}
+		changes = append(changes, change)
 	}
-	u.Advanced(p, c)
+	u.Update(p, Step[*thing]{From: strconv.Itoa(from), Changes: slices.Values(changes)}, c)
+}
+
+// list makes p have what the server has at a version, by a list. It returns whether other parts must list again.
+func (p *part) list(u *Union[*thing], c *content, at int, relisted bool) (restored bool) {
+	return p.replace(u, c, p.server.at(at, p.letter), at, relisted)
+}
+
+// replace makes p have those objects.
+func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, at int, relisted bool) (restored bool) {
+	from, before := p.reached, p.have
+	p.have, p.reached = have, at
+	var changes []Change[*thing]
+	for name, old := range before {
+		if have[name] == nil {
+			changes = append(changes, Change[*thing]{Key: keyOf(old), Old: old, Last: old})
+		}
+	}
+	for name, obj := range have {
+		if old := before[name]; old != obj {
+			changes = append(changes, Change[*thing]{Key: keyOf(obj), Old: old, New: obj})
+		}
+	}
+	return u.Update(p, Step[*thing]{From: strconv.Itoa(from), WentBack: relisted && at < from, Listed: true, Relisted: relisted,
+		Changes: slices.Values(changes)}, c)
+}
+
+// claim returns what the union claims of p.
+func (p *part) claim(u *Union[*thing]) (claim string) {
+	for of, version := range u.Claims {
+		if of == p {
+			claim = version
+		}
+	}
+	return claim
 }
 
 // content is the content of a union, and what happened to it.
@@ -87,6 +130,7 @@ type content struct {
 }
 
 func (c *content) Get(key Key) (*thing, bool) { t, ok := c.have[key.Name]; return t, ok }
+func (c *content) All() iter.Seq[*thing]      { return maps.Values(c.have) }
 
 func (c *content) Put(t *thing) {
 	if c.have[t.name] != t {
@@ -96,7 +140,10 @@ func (c *content) Put(t *thing) {
 }
 
 func (c *content) Remove(key Key, last *thing, final bool) {
-	if c.have[key.Name] != nil {
+	if have := c.have[key.Name]; have != nil {
+		if !final {
+			last = have
+		}
 		delete(c.have, key.Name)
 		c.events = append(c.events, fmt.Sprint("-", last))
 	}
@@ -153,17 +200,20 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// A leave does not wait for a part that cannot have the object, or that is known to lack it.
+// A leave does not wait for a part that is refused or removed, or that is known to lack the object.
 func TestPartsThatAreNotWaitedFor(t *testing.T) {
 	for name, end := range map[string]func(u *Union[*thing], b *part, c *content){
-		"refused":  func(u *Union[*thing], b *part, c *content) { b.refused = true; u.Advanced(b, c) },
-		"restored": func(u *Union[*thing], b *part, c *content) { u.WentBack(b, c) },
-		"removed":  func(u *Union[*thing], b *part, c *content) { u.Remove(b, "0", nil, c) },
+		"refused": func(u *Union[*thing], b *part, c *content) { u.Refuse(b, c) },
+		"removed": func(u *Union[*thing], b *part, c *content) { u.Remove(b, nil, c) },
 		"asked": func(u *Union[*thing], b *part, c *content) {
 			u.Lacked(Question{Key{Name: "x"}, "1"}, "2", c) // an older question
 			q := u.Questions(9)
 			if len(q) != 1 || q[0] != (Question{Key{Name: "x"}, "2"}) || len(u.Questions(9)) != 0 {
 				t.Errorf("questions %v, then %v", q, u.Questions(9))
+			}
+			u.Unanswered(q[0])
+			if again := u.Questions(9); len(again) != 1 {
+				t.Errorf("questions %v", again)
 			}
 			u.Lacked(q[0], "2", c)
 			if c.have["x"] != nil {
@@ -183,8 +233,19 @@ func TestPartsThatAreNotWaitedFor(t *testing.T) {
 		if got := strings.Join(content.events, " "); got != "+u@1 -u@2" {
 			t.Errorf("%s: %s", name, got)
 		}
-		if len(u.leaves) != 0 || len(u.waits) != 0 {
-			t.Errorf("%s: %d leaves and %d waits stay", name, len(u.leaves), len(u.waits))
+		checkEmpty(t, u)
+	}
+}
+
+// checkEmpty checks that u waits for nothing.
+func checkEmpty(t *testing.T, u *Union[*thing]) {
+	t.Helper()
+	if len(u.leaves) > 0 {
+		t.Errorf("%d leaves stay", len(u.leaves))
+	}
+	for _, s := range u.parts {
+		if u.claim(s); len(s.waits)+len(s.holds) > 0 {
+			t.Errorf("%d waits and %d holds stay", len(s.waits), len(s.holds))
 		}
 	}
 }
@@ -195,36 +256,207 @@ func TestRemovedPart(t *testing.T) {
 	for _, p := range []int{0, 0, 1, 1} {
 		parts[p].step(u, content)
 	}
-	u.Remove(parts[0], "2", slices.Collect(maps.Values(parts[0].have)), content)
+	u.Remove(parts[0], slices.Collect(maps.Values(parts[0].have)), content)
 	if got := strings.Join(content.events, " "); got != "+u@1 +v@2 -v@2" || u.Contains(parts[0]) {
 		t.Error(got)
 	}
+	checkEmpty(t, u)
 }
 
-// A restored server counts from a lower version.
+// The newest state of several parts wins, whichever comes last.
+func TestNewestStateWins(t *testing.T) {
+	u, parts, content := newUnion("abc", object("abc"), object("abc"), object("abc"))
+	parts[1].steps(u, content, 2)
+	parts[0].steps(u, content, 3)
+	parts[2].steps(u, content, 1)
+	parts[1].step(u, content)
+	if got := strings.Join(content.events, " "); got != "+u@1 +u@2 +u@3" {
+		t.Error(got)
+	}
+	// The object leaves the first part. Of the others, the second has the newest state.
+	u, parts, content = newUnion("abc", object("abc"), object("ab"), object("b"))
+	parts[2].step(u, content)
+	for range 3 {
+		parts[1].step(u, content)
+		parts[0].step(u, content)
+	}
+	parts[2].steps(u, content, 2)
+	if got := strings.Join(content.events, " "); got != "+u@1 +u@2 +u@3" {
+		t.Error(got)
+	}
+	checkEmpty(t, u)
+}
+
+// A leave ends as soon as its part knows its version, and not with a later one. It ends at once if a part that knows of
+// it has the object.
+func TestLeaveEndsAtItsVersion(t *testing.T) {
+	u, parts, content := newUnion("abc", object("a"), gone("a"), write{obj: &thing{name: "y", uid: "v"}})
+	parts[0].steps(u, content, 3)
+	parts[1].steps(u, content, 2)
+	parts[2].steps(u, content, 1)
+	if content.have["x"] == nil {
+		t.Error("removed before each part knows")
+	}
+	parts[2].step(u, content)
+	if got := strings.Join(content.events, " "); got != "+u@1 -u@2" {
+		t.Error(got)
+	}
+	checkEmpty(t, u)
+
+	u, parts, content = newUnion("abc", object("a"), object("b"), write{obj: &thing{name: "y", uid: "v"}})
+	parts[0].step(u, content)
+	parts[0].list(u, content, 3, false)
+	parts[1].steps(u, content, 3)
+	if got := strings.Join(content.events, " "); got != "+u@1 +u@2" {
+		t.Error(got)
+	}
+	checkEmpty(t, u)
+}
+
+// A part claims a version only when the content shows what the part knows.
+// Guarantees: U6
+func TestPartClaimsWhatTheContentShows(t *testing.T) {
+	u, parts, content := newUnion("ab", object("a"), gone("a"), write{obj: &thing{name: "y", uid: "v"}})
+	parts[0].step(u, content)
+	parts[0].list(u, content, 3, false) // the object left at some version up to 3
+	parts[1].steps(u, content, 2)
+	if got := parts[0].claim(u); content.have["x"] == nil || got != "1" {
+		t.Errorf("claims %s, although the content has the deleted object", got)
+	}
+	parts[1].step(u, content)
+	if got := parts[0].claim(u) + parts[1].claim(u); content.have["x"] != nil || got != "33" {
+		t.Errorf("claims %s", got)
+	}
+
+	// A part whose object an answer of the server keeps out claims nothing that the content lacks.
+	u, parts, content = newUnion("ab", object("a"), object("b"), gone("b"))
+	parts[0].steps(u, content, 2)
+	u.Lacked(u.Questions(1)[0], "3", content)
+	parts[1].steps(u, content, 2)
+	if got := parts[1].claim(u); content.have["x"] != nil || got != "0" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	parts[1].step(u, content)
+	if got := parts[1].claim(u); got != "3" {
+		t.Errorf("claims %s", got)
+	}
+}
+
+// A restored server counts from a lower version. What it has is newer than what the one before had, for each part as
+// soon as it lists. Until then, the part claims nothing.
+// Guarantees: U7
 func TestRestoredServer(t *testing.T) {
 	u, parts, content := newUnion("ab")
 	have := &thing{name: "x", uid: "u", version: 100}
+	y := &thing{name: "y", uid: "v", version: 90}
 	for _, p := range parts {
-		p.have["x"] = have
-		u.Entered(nil, have, content)
+		p.replace(u, content, map[string]*thing{"x": have, "y": y}, 110, false)
+	}
+	parts[0].replace(u, content, map[string]*thing{"x": have}, 120, false)
+	if content.have["y"] == nil {
+		t.Error("left before the other part knows")
 	}
 	restored := &thing{name: "x", uid: "u", version: 50}
-	u.Entered(have, restored, content)
-	u.Entered(have, &thing{name: "x", uid: "u", version: 50}, content) // the other part
-	if got := strings.Join(content.events, " "); got != "+u@100 +u@50" {
+	if !parts[0].replace(u, content, map[string]*thing{"x": restored}, 60, true) {
+		t.Error("the other part need not list again")
+	}
+	if behind := u.Behind(); len(behind) != 1 || behind[0] != parts[1] || parts[0].claim(u)+parts[1].claim(u) != "" {
+		t.Errorf("behind %v; claims %q and %q", behind, parts[0].claim(u), parts[1].claim(u))
+	}
+	if content.have["x"] != restored {
+		t.Errorf("has %v", content.have)
+	}
+	// The other part may already count from lower versions. It never reaches those before.
+	if parts[1].replace(u, content, map[string]*thing{"x": {name: "x", uid: "u", version: 50}}, 61, true) {
+		t.Error("the first part has to list twice")
+	}
+	parts[0].replace(u, content, map[string]*thing{"x": restored}, 61, false)
+	if content.have["x"] != restored || content.have["y"] != nil || parts[1].claim(u) != "61" {
+		t.Errorf("has %v, claims %s", content.have, parts[1].claim(u))
+	}
+	checkEmpty(t, u)
+}
+
+// A state that a restored server has not changed replaces a later one of the server before.
+// Guarantees: U7
+func TestUnchangedStateOfARestoredServer(t *testing.T) {
+	u, parts, content := newUnion("ab")
+	old := &thing{name: "x", uid: "u", version: 40}
+	parts[0].replace(u, content, map[string]*thing{"x": old}, 80, false)
+	parts[1].replace(u, content, map[string]*thing{"x": {name: "x", uid: "u", version: 90}}, 100, false)
+	parts[0].replace(u, content, map[string]*thing{"x": old}, 60, true)
+	if content.have["x"] != old {
+		t.Errorf("has %v", content.have)
+	}
+}
+
+// A refused part sends no object back, neither when another part loses it nor when the part is served again.
+// Guarantees: U8
+func TestRefusedPartSendsNothingBack(t *testing.T) {
+	for name, again := range map[string]func(p *part, u *Union[*thing], c *content){
+		"by a watch": func(p *part, u *Union[*thing], c *content) {
+			for p.reached < len(p.server.writes) {
+				p.step(u, c)
+			}
+		},
+		"by a list": func(p *part, u *Union[*thing], c *content) { p.list(u, c, len(p.server.writes), false) },
+	} {
+		u, parts, content := newUnion("ab", object("ab"), object("ab"), object("ab"), gone("ab"))
+		parts[0].step(u, content)
+		parts[1].step(u, content)
+		u.Refuse(parts[1], content)
+		parts[0].steps(u, content, 3)
+		if got := strings.Join(content.events, " "); got != "+u@1 +u@2 +u@3 -u@4" {
+			t.Errorf("%s: while refused, %s", name, got)
+		}
+		again(parts[1], u, content)
+		if got := strings.Join(content.events, " "); got != "+u@1 +u@2 +u@3 -u@4" {
+			t.Errorf("%s: %s", name, got)
+		}
+		checkEmpty(t, u)
+	}
+}
+
+// An object that a refused part did not have when it left the others enters when the part knows of that.
+// Guarantees: U8
+func TestRefusedPartLearnsWhatItMissed(t *testing.T) {
+	u, parts, content := newUnion("abc", object("a"), object("ab"), gone("ab"), write{obj: &thing{name: "x", uid: "w", labels: "b"}})
+	parts[0].step(u, content)
+	parts[2].step(u, content)
+	parts[1].step(u, content)
+	u.Refuse(parts[1], content)
+	parts[0].steps(u, content, 2)
+	parts[2].steps(u, content, 2)
+	if got := strings.Join(content.events, " "); got != "+u@1 +u@2 -u@3" {
 		t.Error(got)
 	}
-	// y had left at a version that the restored server has not reached.
-	u.Left(Key{Name: "y"}, "120", &thing{name: "y", uid: "v", version: 120}, true, false, content)
-	y := &thing{name: "y", uid: "v", version: 60}
-	parts[1].have["y"] = y
-	u.Entered(nil, y, content)
-	for _, p := range parts {
-		u.WentBack(p, content)
+	parts[1].step(u, content)
+	parts[1].step(u, content)
+	if got := strings.Join(content.events, " "); got != "+u@1 +u@2 -u@3" {
+		t.Error(got)
 	}
-	if got := content.have["y"]; got != y || len(u.leaves) != 0 || len(u.waits) != 0 {
-		t.Error(content.events, u.leaves)
+	parts[1].step(u, content)
+	if got := strings.Join(content.events, " "); got != "+u@1 +u@2 -u@3 +w@4" {
+		t.Error(got)
+	}
+	checkEmpty(t, u)
+}
+
+// While a part is refused, an object that left another is asked for, although the refused part has an old state of it.
+// Guarantees: U7
+func TestQuestionsIgnoreRefusedParts(t *testing.T) {
+	u, parts, content := newUnion("abc", object("ab"), gone("ab"))
+	parts[1].step(u, content)
+	parts[0].step(u, content)
+	u.Refuse(parts[1], content)
+	parts[0].step(u, content)
+	q := u.Questions(9)
+	if len(q) != 1 {
+		t.Fatalf("questions %v", q)
+	}
+	u.Lacked(q[0], "2", content)
+	if len(content.have) > 0 {
+		t.Errorf("has %v", content.have)
 	}
 }
 
@@ -237,130 +469,149 @@ func TestPartThatComesHasWhatOthersLack(t *testing.T) {
 	if len(content.have) != 0 {
 		t.Errorf("has %v", content.have)
 	}
-	c := &part{server: parts[0].server, letter: "c", reached: 13, have: map[string]*thing{"x": parts[0].server.writes[1].obj}}
+	c := &part{server: parts[0].server, letter: "c"}
 	u.Add(c)
-	u.Entered(nil, c.have["x"], content)
+	c.replace(u, content, map[string]*thing{"x": parts[0].server.writes[1].obj}, 13, false)
 	for _, p := range parts {
-		p.reached = 13
-		u.Advanced(p, content)
+		p.replace(u, content, nil, 13, false)
 	}
-	if content.have["x"] != c.have["x"] || len(u.leaves) != 0 {
-		t.Errorf("has %v, %d leaves", content.have, len(u.leaves))
+	if content.have["x"] != c.have["x"] {
+		t.Errorf("has %v", content.have)
 	}
+	checkEmpty(t, u)
+}
+
+// What a new part has before it has reached the others does not enter the content, for example from a saved state.
+// Guarantees: U8
+func TestNewPartRevivesNothing(t *testing.T) {
+	u, parts, content := newUnion("ab", object("ac"), gone("ac"), write{obj: &thing{name: "y", uid: "v", labels: "c"}})
+	parts[1].steps(u, content, 2)
+	parts[0].steps(u, content, 2)
+	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}}
+	u.Add(c)
+	c.list(u, content, 1, false)
+	if len(content.have) > 0 || c.claim(u) != "0" {
+		t.Errorf("has %v, claims %s", content.have, c.claim(u))
+	}
+	c.steps(u, content, 2)
+	if got := strings.Join(content.events, " "); got != "+u@1 -u@2 +v@3" || c.claim(u) != "3" {
+		t.Error(got)
+	}
+	checkEmpty(t, u)
 }
 
 // A list that is older than the content has no lasting effect.
 func TestOlderList(t *testing.T) {
 	u, parts, content := newUnion("ab", object("ab"), object("b"))
-	older, newer := parts[0].server.writes[0].obj, parts[0].server.writes[1].obj
-	for _, p := range parts {
-		p.step(u, content)
-	}
-	parts[1].step(u, content)
-	u.Entered(nil, older, content) // a list of the first part
+	newer := parts[0].server.writes[1].obj
+	parts[1].steps(u, content, 2)
+	parts[0].list(u, content, 1, false)
 	if content.have["x"] != newer {
 		t.Errorf("has %v", content.have)
 	}
 	parts[0].step(u, content)
-	if content.have["x"] != newer || len(u.leaves) != 0 {
-		t.Errorf("has %v, %d leaves", content.have, len(u.leaves))
+	if content.have["x"] != newer {
+		t.Errorf("has %v", content.have)
+	}
+	checkEmpty(t, u)
+}
+
+// A comparison finds what the content has otherwise than the parts. Rebuild repairs it.
+// Guarantees: U9
+func TestCompareAndRebuild(t *testing.T) {
+	u, parts, c := newUnion("ab", object("ab"), write{obj: &thing{name: "y", uid: "v", labels: "a"}},
+		write{obj: &thing{name: "z", uid: "w", labels: "ab"}}, write{obj: &thing{name: "z", uid: "w", labels: "ab"}})
+	for _, p := range parts {
+		p.steps(u, c, 4)
+	}
+	compare := func() (texts []string) {
+		copied, _ := u.Copy(func(p Part[*thing]) Part[*thing] { return p })
+		objects, _ := copied.Compare(c, func(key Key, have, want *thing) {
+			texts = append(texts, fmt.Sprint(key.Name, have != nil, want != nil))
+		})
+		if slices.Sort(texts); objects != 3 {
+			t.Errorf("%d objects", objects)
+		}
+		return texts
+	}
+	if got := compare(); len(got) > 0 {
+		t.Error(got)
+	}
+	delete(c.have, "x")
+	c.have["z"] = parts[0].server.writes[2].obj
+	c.have["z"] = &thing{name: "z", uid: "w", version: 3}
+	c.have["ghost"] = &thing{name: "ghost", uid: "g", version: 1}
+	if got := fmt.Sprint(compare()); got != "[ghosttrue false xfalse true ztrue true]" {
+		t.Error(got)
+	}
+	u.Rebuild(slices.Collect(c.All()), c)
+	if got := compare(); len(got) > 0 || len(c.have) != 3 {
+		t.Error(got)
+	}
+}
+
+// An object that has left a part is not compared, but the union is settled only when it is gone.
+// Guarantees: U9
+func TestCompareWaitsForLeaves(t *testing.T) {
+	u, parts, c := newUnion("ab", object("a"), gone("a"))
+	parts[0].steps(u, c, 2)
+	copied, ok := u.Copy(func(p Part[*thing]) Part[*thing] { return p })
+	copied.Compare(c, func(key Key, _, _ *thing) { t.Errorf("%s differs", key) })
+	if !ok || u.Settled(copied) {
+		t.Error("settled, although the content has a deleted object")
+	}
+	parts[1].steps(u, c, 2)
+	if !u.Settled(copied) {
+		t.Error("not settled")
+	}
+	parts[1].replace(u, c, nil, 1, true)
+	if _, ok := u.Copy(func(p Part[*thing]) Part[*thing] { return p }); ok {
+		t.Error("copied while a part has to list again")
+	}
+	u.Refuse(parts[0], c)
+	if _, ok := u.Copy(func(p Part[*thing]) Part[*thing] { return p }); !ok {
+		t.Error("waits for a refused part")
 	}
 }
 
 // Leaves take linear time, however many there are at once.
 func TestManyLeaves(t *testing.T) {
 	for _, end := range []func(u *Union[*thing], p *part, c *content){
-		func(u *Union[*thing], p *part, c *content) { p.reached = 1000; u.Advanced(p, c) },
-		func(u *Union[*thing], p *part, c *content) { u.WentBack(p, c) },
-		func(u *Union[*thing], p *part, c *content) { u.Remove(p, "0", nil, c) },
+		func(u *Union[*thing], p *part, c *content) { p.replace(u, c, nil, 1000, false) },
+		func(u *Union[*thing], p *part, c *content) {
+			p.replace(u, c, nil, 4, false)
+			p.replace(u, c, nil, 5, false)
+		},
+		func(u *Union[*thing], p *part, c *content) { u.Remove(p, nil, c) },
+		func(u *Union[*thing], p *part, c *content) { u.Refuse(p, c) },
 	} {
 		u, parts, content := newUnion("ab")
-		parts[0].reached = 1000
 		many := testkit.Rounds(20_000, 200_000)
+		have := map[string]*thing{}
 		for i := range many {
-			obj := &thing{name: strconv.Itoa(i), uid: "u", version: 1}
-			u.Entered(nil, obj, content)
-			u.Left(keyOf(obj), "5", obj, true, false, content)
+			have[strconv.Itoa(i)] = &thing{name: strconv.Itoa(i), uid: "u", version: 1}
 		}
+		parts[0].replace(u, content, have, 2, false)
+		parts[0].replace(u, content, map[string]*thing{}, 5, false)
 		if n := len(u.Questions(20)); n != 20 || len(content.have) != many {
 			t.Errorf("%d questions, %d objects", n, len(content.have))
 		}
 		end(u, parts[1], content)
-		if len(content.have) != 0 || len(u.leaves) != 0 || len(u.waits) != 0 {
-			t.Errorf("%d objects, %d leaves, %d waits", len(content.have), len(u.leaves), len(u.waits))
+		if len(content.have) != 0 {
+			t.Errorf("%d objects", len(content.have))
 		}
+		checkEmpty(t, u)
 	}
 }
 
-// In whichever order the parts learn of writes, an object that some part should have never leaves, and no deleted
-// object returns. In the end, the union has the objects that the parts should have.
-func TestUnionModel(t *testing.T) {
-	for seed := range int64(testkit.Rounds(200, 2000)) {
-		random := rand.New(rand.NewSource(seed))
-		u, parts, content := newUnion("abc")
-		s := parts[0].server
-		uids := map[string]int{}
-		for range 3 + random.Intn(30) {
-			name := string(rune('u' + random.Intn(4)))
-			now := s.at(len(s.writes), "")[name]
-			obj := &thing{name: name, version: len(s.writes) + 1}
-			for _, letter := range "abc" {
-				if random.Intn(3) == 0 {
-					obj.labels += string(letter)
-				}
-			}
-			w := write{obj: obj, gone: now != nil && random.Intn(3) == 0}
-			if now == nil {
-				uids[name]++
-			}
-			obj.uid = name + strconv.Itoa(uids[name])
-			s.writes = append(s.writes, w)
-			for range random.Intn(3) {
-				if p := parts[random.Intn(3)]; p.reached < len(s.writes) {
-					p.step(u, content)
-				}
-			}
-			if q := u.Questions(9); len(q) > 0 && random.Intn(2) == 0 {
-				at := len(s.writes) - random.Intn(len(s.writes)-version(q[0].Version)+1)
-				if now := s.at(at, "")[q[0].Key.Name]; now == nil || now.labels == "" {
-					u.Lacked(q[0], strconv.Itoa(at), content)
-				}
-			}
-		}
-		for _, p := range parts {
-			for p.reached < len(s.writes) {
-				p.step(u, content)
-			}
-		}
-		want := map[string]*thing{}
-		for _, p := range parts {
-			maps.Copy(want, s.at(len(s.writes), p.letter))
-		}
-		if !maps.Equal(content.have, want) || len(u.leaves) != 0 {
-			t.Fatalf("seed %d: has %v, want %v; %d leaves", seed, content.have, want, len(u.leaves))
-		}
-		checkEvents(t, seed, s, content.events)
+// An object that moves to and fro while a part lags takes no more memory each time.
+func TestMovesWhileAPartLags(t *testing.T) {
+	u, parts, content := newUnion("ab")
+	for i := range 5000 {
+		parts[0].replace(u, content, map[string]*thing{"x": {name: "x", uid: "u", version: 2 * i}}, 2*i, false)
+		parts[0].replace(u, content, map[string]*thing{}, 2*i+1, false)
 	}
-}
-
-// checkEvents fails if the versions of an object go back, or if it leaves although it has been in some part ever since.
-func checkEvents(t *testing.T, seed int64, s *server, events []string) {
-	t.Helper()
-	highest := map[string]int{}
-	for _, e := range events {
-		uid, at, _ := strings.Cut(e[1:], "@")
-		v, name := version(at), uid[:1]
-		if v < highest[name] {
-			t.Fatalf("seed %d: %s after %d: %v", seed, e, highest[name], events)
-		}
-		for e[0] == '-' { // until no part has it
-			if now := s.at(v, "")[name]; now == nil || now.uid != uid || now.labels == "" {
-				break
-			}
-			if v++; v > len(s.writes) {
-				t.Fatalf("seed %d: %s, but a part has it ever since: %v", seed, e, events)
-			}
-		}
-		highest[name] = v
+	if n := len(u.parts[1].waits) + len(u.parts[0].holds); n > 4*manyEnded {
+		t.Errorf("%d waits and holds", n)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -24,7 +23,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -461,85 +459,4 @@ func TestWrongSelections(t *testing.T) {
 			w.Error(err)
 		}
 	})
-}
-
-// Whatever happens: in the end the store has what the selections have, and each event follows the one before.
-// Guarantees: U1, U2, U3
-func TestSelectionsModel(t *testing.T) {
-	for seed := range int64(testkit.Rounds(40, 400)) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			world.BubbleWith(t, informertest.Options{Shards: seed%3 == 0}, func(w world.World) { model(w, rand.New(rand.NewSource(seed))) })
-		})
-	}
-}
-
-func model(w world.World, random *rand.Rand) {
-	config := world.Quiet[*corev1.Pod]()
-	config.PagedList, config.PageSize = random.Intn(2) == 0, 3
-	switch random.Intn(3) {
-	case 0:
-		config.Compact = true
-	case 1:
-		config.Share = true
-	}
-	client := w.Client(func(c *rest.Config) { c.ContentType = []string{world.JSONType, world.ProtobufType}[random.Intn(2)] })
-	choices := []selection{one, two, {LabelSelector: "v!=1"}, {Namespace: "a"}, {Namespace: "b", LabelSelector: "v=2"}, {FieldSelector: "metadata.name=p1"}, {Namespace: "b", Optional: true}}
-	choose := func() []selection {
-		random.Shuffle(len(choices), func(i, k int) { choices[i], choices[k] = choices[k], choices[i] })
-		return slices.Clone(choices[:1+random.Intn(4)])
-	}
-	selections := choose()
-	inf, rec := informer.New(client, selected(selections...), config), &testkit.Recorder[*corev1.Pod]{}
-	inf.Subscribe(rec)
-	defer world.Start(w.T, inf)()
-	shard := informer.Shard{}
-	for range 60 {
-		namespace, name := string(rune('a'+random.Intn(2))), fmt.Sprint("p", random.Intn(4))
-		_, exists := w.Pods.Get(informer.Key{Namespace: namespace, Name: name})
-		switch n := random.Intn(20); {
-		case n < 12 && !exists:
-			w.Create(world.NewPod(namespace, name, fmt.Sprint("v=", random.Intn(4))))
-		case n < 9:
-			w.Relabel(namespace, name, fmt.Sprint(random.Intn(4)))
-		case n < 12:
-			w.Delete(namespace, name)
-		case n == 12:
-			w.Server.EndWatches()
-		case n == 13:
-			w.Server.CloseConnections()
-		case n == 14:
-			w.Server.Compact()
-		case n == 15:
-			selections = choose()
-			if err := inf.SetSelections(w.Context(), selections...); err != nil {
-				w.Fatal(err)
-			}
-		case n == 16:
-			shard = informer.Shard{}
-			if random.Intn(2) == 0 {
-				shard.Ranges = []informer.HashRange{{First: random.Uint64() / 2, Last: 1<<64 - 1}}
-			}
-			if err := inf.SetShard(w.Context(), shard); err != nil {
-				w.Fatal(err)
-			}
-		case n == 17:
-			synctest.Wait()
-		case n == 18:
-			time.Sleep(time.Duration(random.Intn(5000)) * time.Millisecond)
-		}
-	}
-	if err := inf.SetShard(w.Context(), informer.Shard{}); err != nil {
-		w.Fatal(err)
-	}
-	time.Sleep(10 * time.Minute)
-	equalsServer(w, inf, selections)
-	if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 0 {
-		w.Errorf("audit: %+v, %v", r, err)
-	}
-	if rec.Broken() > 0 {
-		w.Errorf("%d events do not follow", rec.Broken())
-	}
-	if has := rec.Has(); len(has) != inf.Store().Len() {
-		w.Errorf("the handler has %d objects, the store %d", len(has), inf.Store().Len())
-	}
 }

@@ -1,0 +1,224 @@
+package union
+
+import (
+	"slices"
+
+	"github.com/typedinformer/informer/internal/sources"
+)
+
+// leave says that an object has left a part.
+type leave[T Object] struct {
+	key     Key
+	at      stamp // the latest of all leaves of this object
+	left    stamp // of the newest state that has left
+	last    T
+	final   bool
+	awaits  *state[T] // a part that does not know of it; nil for none
+	asked   bool      // Questions has returned it
+	removed bool      // from the content, although some part does not know of it
+	over    bool
+}
+
+// wait is a leave that waits until a part knows it.
+type wait[T Object] struct {
+	*leave[T]
+	at stamp // of the leave, when the wait began
+}
+
+// hold keeps a part from claiming a later version than from, since the content does not show what the part knows.
+type hold[T Object] struct {
+	*leave[T]
+	from    string
+	blocked bool // the leave keeps an object of the part out of the content
+}
+
+func (h hold[T]) ended() bool { return h.over || h.removed && !h.blocked }
+
+// end drops l.
+func (u *Union[T]) end(l *leave[T]) {
+	l.over = true
+	delete(u.leaves, l.key)
+}
+
+// remove removes the object of l from the content.
+func (u *Union[T]) remove(l *leave[T], content Content[T]) {
+	if !l.removed {
+		l.removed = true
+		have, ok := content.Get(l.key)
+		older := ok && sources.Older(l.last.GetResourceVersion(), have.GetResourceVersion())
+		content.Remove(l.key, l.last, l.final && !older)
+	}
+}
+
+// owned reports whether the object of l may still be in a part. What a refused part had before the leave does not
+// count.
+func (u *Union[T]) owned(l *leave[T]) bool {
+	return slices.ContainsFunc(u.parts, func(s *state[T]) bool {
+		_, has := u.get(s, l.key)
+		return has && (!s.refused || u.knows(s, l.at))
+	})
+}
+
+// settle ends l if a part that knows of it has the object, or if each part knows. If each part knows that is not
+// refused, it removes the object. Otherwise, l waits for a part that does not know.
+func (u *Union[T]) settle(l *leave[T], content Content[T]) {
+	var lags, refused *state[T]
+	for _, s := range u.parts {
+		if !s.Covers(l.key.Namespace) {
+			continue
+		}
+		_, has := u.get(s, l.key)
+		switch knows := u.knows(s, l.at); {
+		case knows && has:
+			u.end(l)
+			u.refresh(l.key, content)
+			return
+		case knows:
+		case !s.refused:
+			if lags == nil || s == l.awaits {
+				lags = s
+			}
+		case has:
+			refused = s
+		}
+	}
+	switch {
+	case lags != nil && lags == l.awaits:
+	case lags != nil:
+		u.wait(l, lags)
+	default:
+		u.remove(l, content)
+		u.pass(l, refused)
+	}
+}
+
+// pass ends l without the parts that are refused. If one of these has the object, l stays for it, and keeps what that
+// part has out of the content.
+func (u *Union[T]) pass(l *leave[T], refused *state[T]) {
+	for _, s := range u.parts {
+		if s.refused && s.Covers(l.key.Namespace) && s.floor.before(l.at) {
+			s.floor = l.at
+		}
+	}
+	if l.awaits = refused; refused == nil { // otherwise, serve makes l wait
+		u.end(l)
+	}
+}
+
+// manyEnded is the number of waits or holds at which those that are over are dropped, before there are more.
+const manyEnded = 64
+
+// wait makes l wait for s.
+func (u *Union[T]) wait(l *leave[T], s *state[T]) {
+	if n := len(s.waits); n == cap(s.waits) && n >= manyEnded {
+		s.waits = slices.DeleteFunc(s.waits, func(w wait[T]) bool { return !w.isFor(s) })
+	}
+	l.awaits = s
+	i, _ := slices.BinarySearchFunc(s.waits, l.at, func(w wait[T], at stamp) int {
+		if at.before(w.at) {
+			return 1
+		}
+		return -1 // before l, if they are equal
+	})
+	s.waits = slices.Insert(s.waits, i, wait[T]{l, l.at})
+}
+
+// isFor reports whether the leave still waits for s, and has not changed.
+func (w wait[T]) isFor(s *state[T]) bool { return !w.over && w.awaits == s && w.leave.at == w.at }
+
+// hold keeps s from claiming what it knows since the present step, because of l.
+func (u *Union[T]) hold(s *state[T], l *leave[T], blocked bool) {
+	if n := len(s.holds); n == cap(s.holds) && n >= manyEnded {
+		s.holds = slices.DeleteFunc(s.holds, hold[T].ended)
+	}
+	s.holds = append(s.holds, hold[T]{l, u.now.from, blocked})
+}
+
+// skipped reports that s has listed, and has had every change up to from before. Between that and its list, an object
+// that left another part may have entered and left s. So leaves that s did not know wait for all parts until they know
+// what they had at the list.
+func (u *Union[T]) skipped(s *state[T], from stamp, content Content[T]) {
+	listed := stamp{s.epoch, s.Version()}
+	for _, l := range u.leaves {
+		if s.Covers(l.key.Namespace) && from.before(l.at) && l.at.before(listed) && !l.removed {
+			l.at, l.awaits, l.asked = listed, nil, false
+			u.settle(l, content)
+		}
+	}
+}
+
+// advance ends the waits of s that are no longer needed, and lets what s has into the content.
+func (u *Union[T]) advance(s *state[T], content Content[T]) {
+	var taken []*leave[T]
+	for _, h := range s.holds {
+		if h.blocked && !h.over && u.knows(s, h.at) {
+			taken = append(taken, h.leave)
+		}
+	}
+	n := 0
+	for _, w := range s.waits {
+		if w.isFor(s) && !s.refused && s.Covers(w.key.Namespace) && !u.knows(s, w.at) {
+			break
+		}
+		n++
+	}
+	for _, w := range s.waits[:n] {
+		if w.isFor(s) {
+			w.awaits = nil
+			taken = append(taken, w.leave)
+		}
+	}
+	if s.waits = slices.Delete(s.waits, 0, n); len(s.waits) == 0 {
+		s.waits = nil
+	}
+	for _, l := range taken {
+		if !l.over {
+			u.settle(l, content)
+		}
+	}
+}
+
+// Question asks whether any part has an object at Version or later, for Lacked.
+type Question struct {
+	Key     Key
+	Version string
+}
+
+// Questions returns up to limit questions, about waiting objects that no part has. It returns each question once; see
+// Unanswered.
+func (u *Union[T]) Questions(limit int) (questions []Question) {
+	for _, l := range u.leaves {
+		if len(questions) == limit {
+			break
+		}
+		if !l.asked && !l.removed && !u.owned(l) {
+			l.asked = true
+			questions = append(questions, Question{l.key, l.at.version})
+		}
+	}
+	return questions
+}
+
+// Open reports whether q still needs an answer.
+func (u *Union[T]) Open(q Question) bool {
+	l := u.leaves[q.Key]
+	return l != nil && l.at.version == q.Version && !l.removed
+}
+
+// Unanswered makes Questions return q again.
+func (u *Union[T]) Unanswered(q Question) {
+	if u.Open(q) {
+		u.leaves[q.Key].asked = false
+	}
+}
+
+// Lacked answers q: no part had the object at the server's version at, which does not precede that of q.
+func (u *Union[T]) Lacked(q Question, at string, content Content[T]) {
+	if !u.Open(q) {
+		return
+	}
+	l := u.leaves[q.Key]
+	l.at.version, l.awaits = at, nil
+	u.remove(l, content)
+	u.settle(l, content)
+}
