@@ -11,13 +11,14 @@ import (
 	"github.com/typedinformer/informer/internal/sources"
 )
 
-// newAuditor returns an auditor of store. each returns the sources of store. stopped is closed when nothing writes to
-// the store any more.
+// newAuditor returns an auditor of store. each returns the sources of store. union compares store with their union; nil
+// if they do not overlap. stopped is closed when nothing writes to the store any more.
 func newAuditor[T Object](client *Client, resource Resource, config Config[T], store *Store[T], stopped <-chan struct{},
-	each func() []audit.Source) *audit.Auditor {
+	each func() []audit.Source, union func(context.Context) (audit.Found, error)) *audit.Auditor {
 	c := audit.Config{
 		Every:     config.AuditEvery,
 		Sources:   each,
+		Union:     union,
 		Published: store.published,
 		Older:     sources.Older,
 		Stopped:   stopped,

@@ -71,7 +71,11 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 		hub:      newHub(resource, store),
 	}
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
-	f.audits = newAuditor(client, resource, config, store, f.hub.Stopped(), f.audited)
+	var union func(context.Context) (audit.Found, error)
+	if len(resource.Selections) > 0 {
+		union = func(ctx context.Context) (audit.Found, error) { return f.feeder.(*selections[T]).compare(ctx) }
+	}
+	f.audits = newAuditor(client, resource, config, store, f.hub.Stopped(), f.audited, union)
 	feed := f.feed(client, packing)
 	if f.invalid = invalid; invalid == nil {
 		f.invalid = feed()

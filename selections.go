@@ -98,6 +98,9 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 	m.write = func(batch []Delta[T], initial bool) error { return s.write(m, batch, initial) }
 	m.done = s.members.Settle
 	err := m.reflect(s.client, s.packing, s.hooks)
+	for i, of := range m.audited {
+		m.audited[i] = unlessRefused[T]{of, m}
+	}
 	for _, r := range m.reflectors {
 		r.loop.Decoder.Decoding, r.loop.Decoder.Calling = s.decoding, s.calling
 		r.loop.Decoder.Held = func(key Key) (T, bool) { // an object of several selections is decoded and held once
@@ -134,6 +137,11 @@ func (s *selections[T]) step(do func(*edit[T])) {
 	}, false)
 }
 
+// look calls do, which only reads the union and the stores, between two steps.
+func (s *selections[T]) look(do func()) {
+	_, _ = s.hub.Apply(func() ([]change[T], error) { do(); return nil, nil }, false)
+}
+
 // write writes a batch of m to its store and to that of the follower, in one step.
 func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) error {
 	restored := false
@@ -167,7 +175,7 @@ var errRestored = fmt.Errorf("%w, as another selection has found", fetch.ErrWent
 // relist makes those members list again that follow a server that was restored.
 func (s *selections[T]) relist() {
 	var behind []union.Part[T]
-	s.step(func(*edit[T]) { behind = s.members.Behind() })
+	s.look(func() { behind = s.members.Behind() })
 	for _, of := range behind {
 		for _, r := range of.(*member[T]).reflectors {
 			r.loop.Relist(errRestored)

@@ -49,7 +49,9 @@ type Config struct {
 	Sources   func() []Source                                     // of the store, at the beginning of an audit
 	Published func() <-chan struct{}                              // returns a channel that is closed when a view changes
 	Older     func(version, than string) bool                     // compares resource versions
-	Alone     func(ctx context.Context) (leave func(), err error) // waits until no other audit of the client runs
+	Alone     func(ctx context.Context) (leave func(), err error) // waits until no other audit of the client lists
+	// Union compares the store with the union of the sources, and repairs it. Nil if no object is in several sources.
+	Union func(context.Context) (Found, error)
 	// Identity names the server, and asks it again if again is set. Nil if the server is not to be asked.
 	Identity func(ctx context.Context, again bool) (string, error)
 	// Different reports a difference, and returns the reason for the list that follows.
@@ -145,12 +147,13 @@ func (a *Auditor) Status() Status {
 func (a *Auditor) Audit(ctx context.Context) (Result, error) {
 	r := Result{Time: time.Now()}
 	err := a.compareAll(ctx, &r)
-	r.Took = time.Since(r.Time)
+	r.Took, r.keys = time.Since(r.Time), nil
+	canceled := errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, context.Canceled)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := &a.status
 	switch {
-	case run.IsClosed(a.config.Stopped), errors.Is(err, context.Canceled): // says nothing about the server
+	case run.IsClosed(a.config.Stopped), err != nil && canceled: // says nothing about the server
 	case err != nil:
 		s.Failed++
 		s.LastError = err
@@ -165,16 +168,11 @@ func (a *Auditor) Audit(ctx context.Context) (Result, error) {
 	return r, err
 }
 
-// compareAll adds to r what differs, while no other audit of the client runs.
+// compareAll adds to r what differs.
 func (a *Auditor) compareAll(ctx context.Context, r *Result) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	leave, err := a.config.Alone(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	for _, s := range a.config.Sources() {
 		err := run.Apart(func() error { return a.compareSource(ctx, s, r) }) // List may call functions of the user
 		if err != nil && ctx.Err() != nil {
@@ -184,29 +182,44 @@ func (a *Auditor) compareAll(ctx context.Context, r *Result) error {
 			return err
 		}
 	}
+	if a.config.Union == nil {
+		return nil
+	}
+	found, err := a.config.Union(ctx)
+	if err != nil {
+		return err
+	}
+	part := Result{Version: r.Version, Time: r.Time, Found: found}
+	a.add(r, &part)
+	r.Objects = found.Objects // each once
+	if part.Differ > 0 {
+		a.different(part)
+	}
 	return nil
+}
+
+// different reports a difference, and returns the reason for the list that follows.
+func (a *Auditor) different(part Result) error {
+	why := a.config.Different(part)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status.LastError = why
+	return why
 }
 
 // compareSource adds to r what differs in one source, and makes the source list if anything does.
 func (a *Auditor) compareSource(ctx context.Context, s Source, r *Result) error {
+	before := r.Bytes
 	for {
 		published := a.config.Published()
-		v, ok := s.View()
-		if !ok {
-			return nil
-		}
-		c := NewComparison(v)
-		bytes, err := s.List(ctx, v, c.Served)
-		r.Bytes += bytes
+		v, c, err := a.list(ctx, s, r)
 		switch {
+		case v == nil:
+			return err
 		case err == nil:
-			part := Result{Version: v.Version(), Time: r.Time, Bytes: bytes, Found: c.End()}
+			part := Result{Version: v.Version(), Time: r.Time, Bytes: r.Bytes - before, Found: c.End()}
 			if part.Differ > 0 {
-				why := a.config.Different(part)
-				a.mu.Lock()
-				a.status.LastError = why
-				a.mu.Unlock()
-				s.Relist(why)
+				s.Relist(a.different(part))
 			}
 			a.add(r, &part)
 			return nil
@@ -224,7 +237,26 @@ func (a *Auditor) compareSource(ctx context.Context, s Source, r *Result) error 
 	}
 }
 
-// later waits until the store has a later version of s than one that the server no longer has, because of gone.
+// list lists the present view of s, while no other audit of the client lists, and returns its comparison with that. It
+// returns nil if there is none.
+func (a *Auditor) list(ctx context.Context, s Source, r *Result) (View, *Comparison, error) {
+	leave, err := a.config.Alone(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	v, ok := s.View()
+	if !ok {
+		return nil, nil, nil
+	}
+	c := NewComparison(v)
+	bytes, err := s.List(ctx, v, c.Served)
+	r.Bytes += bytes
+	return v, c, err
+}
+
+// later waits until the store has a later version of s than one that the server no longer has, because of gone. Other
+// audits go on.
 func (a *Auditor) later(ctx context.Context, s Source, version string, published <-chan struct{}, gone error) error {
 	for {
 		select {
@@ -241,13 +273,25 @@ func (a *Auditor) later(ctx context.Context, s Source, version string, published
 	}
 }
 
-// add adds the result for one source.
+// add adds the result for one part. It counts an object once that differs in several.
 func (a *Auditor) add(r, part *Result) {
 	if r.Version == "" || a.config.Older(part.Version, r.Version) {
 		r.Version = part.Version
 	}
 	r.Objects += part.Objects
 	r.Unclear += part.Unclear
-	r.Differ += part.Differ
-	r.Named = append(r.Named, part.Named[:min(len(part.Named), MaxNamed-len(r.Named))]...)
+	counted := make(map[Key]bool, len(r.keys))
+	for _, key := range r.keys {
+		counted[key] = true
+	}
+	for i, key := range part.keys {
+		if counted[key] {
+			continue
+		}
+		r.Differ++
+		r.keys = append(r.keys, key)
+		if i < len(part.Named) && len(r.Named) < MaxNamed {
+			r.Named = append(r.Named, part.Named[i])
+		}
+	}
 }

@@ -226,3 +226,140 @@ func TestServerBehindIsListed(t *testing.T) {
 		t.Errorf("%v, relists %v", err, r.relists)
 	}
 }
+
+// An audit whose caller cancels has neither failed, nor is it the last error, whatever the cause says.
+// Guarantees: R23
+func TestCanceledAuditHasNotFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(0)
+		r.err = apierrors.NewResourceExpired("gone") // the audit waits
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := r.Audit(ctx)
+			ended <- err
+		}()
+		synctest.Wait()
+		why := errors.New("the user has left")
+		cancel(why)
+		if err := <-ended; !errors.Is(err, why) {
+			t.Error(err)
+		}
+		if s := r.Status(); s.Failed != 0 || s.LastError != nil {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Tries after failures and differences count in a row: a success ends the row.
+// Guarantees: R23
+func TestTriesCountInARow(t *testing.T) {
+	bubble(t, 0, func(r *rig) {
+		for range 2 * maxAgain {
+			r.err = errors.New("down")
+			before := r.lists
+			r.Due()
+			for r.lists == before {
+				pass(time.Second)
+			}
+			r.err = nil
+			r.Due()
+			pass(time.Hour)
+			if r.lists != before+2 {
+				t.Fatalf("%d lists after a failure", r.lists-before)
+			}
+		}
+		r.err = errors.New("down")
+		r.lists = 0
+		r.Due()
+		pass(time.Hour)
+		if r.lists != 1+maxAgain {
+			t.Errorf("%d lists", r.lists)
+		}
+	})
+}
+
+// A server that changes and changes back is audited for both.
+// Guarantees: R23
+func TestServerThatChangesBackIsAudited(t *testing.T) {
+	bubble(t, 0, func(r *rig) {
+		for i, identity := range []string{"two", "one", "two"} {
+			r.identity = identity
+			r.Resumed(time.Second)
+			pass(time.Minute)
+			if r.lists != i+1 {
+				t.Errorf("%d lists after change %d", r.lists, i+1)
+			}
+		}
+	})
+}
+
+// An audit that waits for a later version lets other audits list.
+// Guarantees: U10
+func TestWaitingAuditLetsOthersList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		alone := make(chan struct{}, 1)
+		waits, other := newRig(0), newRig(0)
+		for _, r := range []*rig{waits, other} {
+			r.config.Alone = func(ctx context.Context) (func(), error) {
+				select {
+				case alone <- struct{}{}:
+					return func() { <-alone }, nil
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			}
+		}
+		waits.err = apierrors.NewResourceExpired("gone")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := waits.Audit(t.Context())
+			ended <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := other.Audit(ctx); err != nil {
+			t.Error(err)
+		}
+		waits.err = nil
+		waits.publish("2")
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An object that differs in several sources, and in their union, is one difference.
+// Guarantees: U9
+func TestUnionIsCompared(t *testing.T) {
+	r := newRig(0)
+	r.view.ids = map[string]ID{"a": {"u", "1"}}
+	r.serves = map[string]ID{"a": {"u", "2"}, "b": {"v", "1"}}
+	second := newRig(0)
+	second.view.ids, second.serves = r.view.ids, r.serves
+	r.config.Sources = func() []Source { return []Source{r, second} }
+	var found Found
+	found.Objects = 2
+	found.Note(keyOf("a"), ID{"u", "1"}, true, ID{"u", "2"}, true)
+	found.Note(keyOf("c"), ID{"u", "1"}, true, ID{}, false)
+	found.Note(keyOf("d"), ID{}, false, ID{"u", "1"}, true)
+	found.Note(keyOf("e"), ID{"u", "1"}, true, ID{"v", "1"}, true)
+	r.config.Union = func(context.Context) (Found, error) { return found, nil }
+	result, err := r.Audit(t.Context())
+	if err != nil || result.Objects != 2 || result.Differ != 5 || len(result.Named) != 5 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	for _, d := range result.Named {
+		if want := map[string]string{"a": outdated, "b": missing, "c": superfluous, "d": missing, "e": recreated}; d.Kind != want[d.Key.Name] {
+			t.Errorf("%v", d)
+		}
+	}
+	if len(r.relists) != 1 || len(second.relists) != 1 {
+		t.Errorf("relists %v, %v", r.relists, second.relists)
+	}
+	r.config.Union = func(context.Context) (Found, error) { return Found{}, errors.New("no union") }
+	if _, err := r.Audit(t.Context()); err == nil || r.Status().Failed != 1 {
+		t.Error(err)
+	}
+}

@@ -57,10 +57,26 @@ type Found struct {
 	Unclear int          // objects that could not be compared: a name is unknown
 	Differ  int          // objects that differ
 	Named   []Difference // the first of them
+	keys    []Key        // all of them
+}
+
+// Note notes that the store has an object, and should have another one of that key, or none.
+func (f *Found) Note(key Key, have ID, ok bool, want ID, wanted bool) {
+	switch {
+	case !ok:
+		f.differs(key, missing)
+	case !wanted:
+		f.differs(key, superfluous)
+	case !same(have.UID, want.UID):
+		f.differs(key, recreated)
+	default:
+		f.differs(key, outdated)
+	}
 }
 
 func (f *Found) differs(key Key, kind string) {
 	f.Differ++
+	f.keys = append(f.keys, key)
 	if len(f.Named) < MaxNamed {
 		f.Named = append(f.Named, Difference{key, kind})
 	}

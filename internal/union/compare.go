@@ -33,9 +33,9 @@ func (u *Union[T]) Copy(frozen func(Part[T]) Part[T]) (c *Copy[T], ok bool) {
 	return c, true
 }
 
-// Settled reports whether each object that had left some part when c was made has left the content, or is in another
+// Concluded reports whether each object that had left some part when c was made has left the content, or is in another
 // part. Such objects are not compared, since a part may lag behind.
-func (u *Union[T]) Settled(c *Copy[T]) bool {
+func (u *Union[T]) Concluded(c *Copy[T]) bool {
 	for _, l := range c.leaves {
 		if !l.settled() {
 			return false

@@ -69,7 +69,10 @@ func version(text string) int {
 func (p *part) step(u *Union[*thing], c *content) { p.steps(u, c, 1) }
 
 // steps takes in the next n writes at once.
-func (p *part) steps(u *Union[*thing], c *content, n int) {
+func (p *part) steps(u *Union[*thing], c *content, n int) { p.stepAs(p, u, c, n) }
+
+// stepAs is steps of a part of u.
+func (p *part) stepAs(as Part[*thing], u *Union[*thing], c *content, n int) {
 	from, changes := p.reached, []Change[*thing](nil)
 	for _, w := range p.server.writes[from : from+n] {
 		p.reached++
@@ -86,7 +89,7 @@ func (p *part) steps(u *Union[*thing], c *content, n int) {
 		}
 		changes = append(changes, change)
 	}
-	u.Update(p, Step[*thing]{From: strconv.Itoa(from), Changes: slices.Values(changes)}, c)
+	u.Update(as, Step[*thing]{From: strconv.Itoa(from), Changes: slices.Values(changes)}, c)
 }
 
 // list makes p have what the server has at a version, by a list. It returns whether other parts must list again.
@@ -377,6 +380,25 @@ func TestRestoredServer(t *testing.T) {
 	checkEmpty(t, u)
 }
 
+// A leave that was recorded before a restore waits for no part that has gone back already.
+// Guarantees: U7
+func TestLeaveWaitsForNoPartThatWentBack(t *testing.T) {
+	u, parts, content := newUnion("abc")
+	x := map[string]*thing{"x": {name: "x", uid: "u", version: 90}}
+	for _, p := range parts {
+		p.replace(u, content, map[string]*thing{}, 95, false)
+	}
+	parts[0].replace(u, content, x, 99, false)
+	parts[0].replace(u, content, map[string]*thing{}, 100, false)
+	parts[2].replace(u, content, map[string]*thing{}, 50, true)
+	u.Remove(parts[1], nil, content)
+	parts[0].replace(u, content, map[string]*thing{}, 50, true)
+	if len(content.have) > 0 {
+		t.Errorf("has %v", content.have)
+	}
+	checkEmpty(t, u)
+}
+
 // A state that a restored server has not changed replaces a later one of the server before.
 // Guarantees: U7
 func TestUnchangedStateOfARestoredServer(t *testing.T) {
@@ -557,11 +579,11 @@ func TestCompareWaitsForLeaves(t *testing.T) {
 	parts[0].steps(u, c, 2)
 	copied, ok := u.Copy(func(p Part[*thing]) Part[*thing] { return p })
 	copied.Compare(c, func(key Key, _, _ *thing) { t.Errorf("%s differs", key) })
-	if !ok || u.Settled(copied) {
+	if !ok || u.Concluded(copied) {
 		t.Error("settled, although the content has a deleted object")
 	}
 	parts[1].steps(u, c, 2)
-	if !u.Settled(copied) {
+	if !u.Concluded(copied) {
 		t.Error("not settled")
 	}
 	parts[1].replace(u, c, nil, 1, true)

@@ -359,6 +359,45 @@ func TestExpiredVersionIsFollowedByTheNext(t *testing.T) {
 	})
 }
 
+// An audit whose version has expired while its watch is down blocks no audit of another informer of its client.
+//
+// Guarantees: U10, R23
+func TestAuditThatWaitsBlocksNoOther(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a"), world.NewPod("other", "b"))
+		client := w.Client()
+		var all []*informer.Informer[*corev1.Pod]
+		for _, namespace := range []string{"ns", "other"} {
+			inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{namespace}}, world.Quiet[*corev1.Pod]())
+			defer world.Start(w.T, inf)()
+			all = append(all, inf)
+		}
+		defer w.Server.Inject(informertest.Fault{Verb: "watch", Namespace: "ns", Error: world.Unavailable})()
+		w.Server.EndWatches()
+		time.Sleep(time.Minute)
+		w.Create(world.NewPod("ns", "c"))
+		w.Server.Compact()
+		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
+		defer cancel()
+		waits := make(chan error, 1)
+		go func() {
+			_, err := all[0].Audit(ctx)
+			waits <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		r, err := all[1].Audit(w.Context())
+		if took := time.Since(began); err != nil || r.Differ != 0 || took > 2*time.Minute {
+			t.Errorf("%+v, %v after %v", r, err, took)
+		}
+		if len(waits) > 0 {
+			t.Errorf("the first audit does not wait: %v", <-waits)
+		} else if err := <-waits; !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
 // Objects that cannot be decoded are no differences while the store knows their versions, and are when it has missed a
 // change or the deletion.
 //

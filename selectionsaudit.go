@@ -1,0 +1,89 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/typedinformer/informer/internal/audit"
+	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/union"
+)
+
+// unlessRefused is an audited source that is not compared while the server refuses it.
+type unlessRefused[T Object] struct {
+	audit.Source
+	member *member[T]
+}
+
+// View implements audit.Source.
+func (u unlessRefused[T]) View() (audit.View, bool) {
+	if u.member.refused.Load() {
+		return nil, false
+	}
+	return u.Source.View()
+}
+
+// compare compares the store with the union of what the selections have, and repairs it. Objects that have left a
+// selection are not compared: compare waits until each of them is gone or is in another selection. It waits, too, until
+// each selection has listed a server that was restored.
+func (s *selections[T]) compare(ctx context.Context) (found audit.Found, err error) {
+	var c *union.Copy[T]
+	var content *Snapshot[T]
+	if err = s.waitFor(ctx, func() (ok bool) {
+		content = s.store.Snapshot()
+		c, ok = s.members.Copy(frozen[T])
+		return ok
+	}); err != nil {
+		return found, err
+	}
+	found.Objects, found.Unclear = c.Compare(content, func(key Key, have, want T) {
+		found.Note(key, auditID(have), !pointer.IsNil(have), auditID(want), !pointer.IsNil(want))
+	})
+	if err = s.waitFor(ctx, func() bool { return s.members.Concluded(c) }); err != nil {
+		return found, err
+	}
+	if found.Differ > 0 {
+		s.step(func(w *edit[T]) { s.members.Rebuild(s.store.List(), w) })
+	}
+	return found, nil
+}
+
+// waitFor waits until ok, which only reads, returns true after some step.
+func (s *selections[T]) waitFor(ctx context.Context, ok func() bool) error {
+	for {
+		published, done := s.store.published(), false
+		if s.look(func() { done = ok() }); done {
+			return nil
+		}
+		select {
+		case <-published:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: a selection lags behind another one", context.Cause(ctx))
+		}
+	}
+}
+
+func auditID[T Object](obj T) (id audit.ID) {
+	if !pointer.IsNil(obj) {
+		id = audit.ID{UID: string(obj.GetUID()), Version: obj.GetResourceVersion()}
+	}
+	return id
+}
+
+// frozenMember is the present state of a member.
+type frozenMember[T Object] struct {
+	*member[T]
+	snapshot *Snapshot[T]
+}
+
+func frozen[T Object](p union.Part[T]) union.Part[T] {
+	m := p.(*member[T])
+	return frozenMember[T]{m, m.store.Snapshot()}
+}
+
+// Get implements union.Part.
+func (f frozenMember[T]) Get(key Key) (T, bool) { return f.snapshot.Get(key) }
+
+// All implements union.Part.
+func (f frozenMember[T]) All() iter.Seq[T] { return f.snapshot.All() }
