@@ -20,7 +20,8 @@ type AuditResult struct {
 	// bytes of the responses, without compression.
 	Objects int
 	Bytes   int64
-	// Unclear is the number of objects that could not be compared, because a name could not be decoded.
+	// Unclear is the number of objects that could not be compared, because a name could not be decoded, or because the
+	// server refuses the only selection that has them.
 	Unclear int
 	// Differ is the number of objects that differ. Differences are the first 100.
 	Differ      int

@@ -174,8 +174,8 @@ func (i *Informer[T]) SetSelections(ctx context.Context, selections ...Selection
 // compares UID and resource version of each with those in the store at that version. Namespaces, selectors, Shard and
 // Filter apply; Filter is called once more for each object. If the server no longer has that version, Audit takes the
 // next one of the store. Its requests wait for the rate limit of the client, and while an informer of the client lists.
-// A client runs one audit at a time. With Selections, Audit compares each of them, and counts an object once for each
-// selection that it matches.
+// A client lists for one audit at a time. With Selections, Audit lists each of them, and compares the store with their
+// union. It waits until what left one selection is gone from the store or in another one.
 //
 // The informer repairs a difference: it lists everything again, and compares contents. Handlers receive the changes as
 // after any list. It logs the difference with the keys of the objects, counts it in [AuditStatus], and calls

@@ -255,26 +255,24 @@ func TestCanceledAuditHasNotFailed(t *testing.T) {
 // Guarantees: R23
 func TestTriesCountInARow(t *testing.T) {
 	bubble(t, 0, func(r *rig) {
-		for range 2 * maxAgain {
+		for n := range 2 * maxAgain {
 			r.err = errors.New("down")
-			before := r.lists
 			r.Due()
-			for r.lists == before {
+			for r.Status().Failed == n {
 				pass(time.Second)
 			}
 			r.err = nil
 			r.Due()
 			pass(time.Hour)
-			if r.lists != before+2 {
-				t.Fatalf("%d lists after a failure", r.lists-before)
+			if s := r.Status(); s.Failed != n+1 || s.Equal != n+1 {
+				t.Fatalf("after failure %d: %+v", n+1, s)
 			}
 		}
 		r.err = errors.New("down")
-		r.lists = 0
 		r.Due()
 		pass(time.Hour)
-		if r.lists != 1+maxAgain {
-			t.Errorf("%d lists", r.lists)
+		if s := r.Status(); s.Failed != 2*maxAgain+1+maxAgain {
+			t.Errorf("%+v", s)
 		}
 	})
 }

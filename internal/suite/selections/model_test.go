@@ -37,7 +37,7 @@ func TestSelectionsModel(t *testing.T) {
 		"warm":     {selections: true, holds: true, warm: true},
 		"all":      {true, true, true, true, true, true},
 	} {
-		for seed := range int64(testkit.Rounds(12, 150)) {
+		for seed := range int64(testkit.Rounds(8, 150)) {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
 				dir := t.TempDir()
 				world.BubbleWith(t, informertest.Options{Shards: can.shards}, func(w world.World) {

@@ -59,6 +59,7 @@ func TestStoreClaimsWhatItShows(t *testing.T) {
 		w.Delete("a", "x")
 		deleted := w.Server.ResourceVersion()
 		w.Create(world.NewPod("a", "y", "v=2"), world.NewPod("a", "z", "v=2"))
+		synctest.Wait()
 		w.Server.Compact()
 		end()
 		time.Sleep(2 * time.Minute) // the first selection lists
