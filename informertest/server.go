@@ -47,7 +47,7 @@
 // propagationPolicy Foreground or Orphan keeps its finalizer, a pod disappears at once, and a namespace need not
 // exist.
 //
-// Other subresources, CBOR, compression and HTTP/2 are not served. Tables have the columns Name and Age, if
+// Other subresources, CBOR, HTTP/2, and compression except of streaming lists are not served. Tables have the columns Name and Age, if
 // Resource.Table has no others.
 //
 // # Time and goroutines
@@ -79,6 +79,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/gzipstream"
 )
 
 // Options of a [Server]. The zero value serves over TCP on loopback.
@@ -101,6 +102,9 @@ type Options struct {
 	// ManagedFieldsOptOut makes the server leave out managedFields from JSON if a client asks for that, like a
 	// kube-apiserver with the feature gate of that name (KEP-5958). False means that it ignores the wish.
 	ManagedFieldsOptOut bool
+	// WatchListCompression makes the server compress streaming lists for clients that accept gzip, like kube-apiserver
+	// 1.37; see watchcache.Config. False means no compression.
+	WatchListCompression bool
 	// Auth makes the server serve HTTPS and authenticate and authorize its clients. Nil means plain HTTP for everybody.
 	Auth *Auth
 	// Controllers are the controllers of a cluster that the server has. The zero value has none, like envtest.
@@ -193,7 +197,7 @@ func NewServer(options Options) *Server {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.http = &http.Server{Handler: s.logged(s.withHolds(handler)), ConnState: s.connState,
+	s.http = &http.Server{Handler: s.logged(s.compressed(s.withHolds(handler))), ConnState: s.connState,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	s.controllers = newControllers(s)
 	if options.Controllers != (Controllers{}) {
@@ -403,6 +407,19 @@ func (s *Server) logged(next http.Handler) http.Handler {
 		s.requests = append(s.requests, req)
 		s.httpMu.Unlock()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, req)))
+	})
+}
+
+// compressed compresses streaming lists if Options.WatchListCompression is set. It comes after the holds and faults,
+// which read and write frames.
+func (s *Server) compressed(next http.Handler) http.Handler {
+	if !s.options.WatchListCompression {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, end := gzipstream.Wrap(w, r)
+		defer end()
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -70,6 +70,10 @@ type Config struct {
 	// metadata.managedFields, as the feature gate of that name does (KEP-5958). False means JSON with
 	// metadata.managedFields.
 	ManagedFieldsOptOut bool
+	// WatchListCompression makes the cache compress streaming lists for clients that accept gzip, like the feature gate of
+	// that name of kube-apiserver 1.37. Each flush ends a member. The stream stays compressed when it goes on as the
+	// watch; other watches are not compressed. False means no compression.
+	WatchListCompression bool
 }
 
 // typeOf returns the type of the objects of a cache.

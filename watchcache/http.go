@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/gzipstream"
 	"github.com/typedinformer/informer/internal/hashrange"
 	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/spoil"
@@ -36,6 +37,11 @@ import (
 // The http.ResponseWriter must support flushing and write deadlines, by itself or through Unwrap (see
 // http.ResponseController). Without deadlines, a watcher that is stuck in a write ends only when the write returns.
 func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace string) {
+	if c.config.WatchListCompression {
+		compressed, end := gzipstream.Wrap(w, r)
+		defer end()
+		w = compressed
+	}
 	watch, err := c.serveListOrStartWatch(w, r, namespace)
 	if err != nil {
 		WriteError(w, r, err)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/gzipstream"
 )
 
 // Client sends requests to one API server. It is safe for concurrent use. Do not change its fields.
@@ -165,6 +166,11 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 	if r.ContentType != "" {
 		header.Set("Content-Type", r.ContentType)
 	}
+	if r.Watch {
+		// A server that compresses streaming lists would compress each later event of the stream, too. That costs more
+		// processor time than it saves.
+		header.Set("Accept-Encoding", "identity")
+	}
 	ended := func(Result) {}
 	if c.tracer != nil {
 		name := r.Name
@@ -219,6 +225,10 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header) (_
 		return fail(Because(ctx, err))
 	}
 	code = resp.StatusCode
+	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") { // not removed by package http, which did not ask
+		resp.Header.Del("Content-Encoding")
+		resp.Body = gzipstream.NewReader(resp.Body)
+	}
 	warnings, _ := utilnet.ParseWarningHeaders(resp.Header["Warning"])
 	for _, w := range warnings {
 		c.warn(ctx, w.Code, w.Agent, w.Text)
@@ -231,7 +241,7 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header) (_
 	}
 	timer.Stop()
 	f, err := decode.FormatOf(resp.Header.Get("Content-Type"))
-	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" { // http removes gzip
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		err = fmt.Errorf("the server sent content encoding %.100q, which was not requested", encoding)
 	}
 	if err != nil {
