@@ -3,7 +3,9 @@ package informer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +19,11 @@ import (
 // Client sends requests to one API server. The rest.Config sets TLS, authentication, proxies, HTTP/2, the user agent,
 // the warning handler and the request rate; client-go's own code implements them. It is safe for concurrent use and
 // meant to be shared.
+//
+// Over TLS, watches have connections of their own, unless the rest.Config has a Transport: HTTP/2 requests that share a
+// connection wait for each other, and the server limits their number. Watches that begin together open no more
+// connections than they need. Lists, reads and writes share connections with client-go's clients of the same
+// rest.Config.
 //
 // An invalid response of a broken or hostile server is an error of that request or object, and the informer retries. A
 // server cannot crash the process, block an informer forever, or redirect the client's credentials to another host. The
@@ -38,7 +45,9 @@ import (
 // the server and on everybody who may create objects.
 type Client struct {
 	http    *transport.Client
-	cluster *saved.Cluster // of the server; clients of WithTracer share it
+	cluster *saved.Cluster // of the server; clients of WithTracer share it, and updating
+	// updating is held during an update, for http and cluster to have the same config.
+	updating *sync.Mutex
 }
 
 // errNoClient indicates a nil *Client.
@@ -56,25 +65,52 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{client, saved.NewCluster(config)}, nil
+	return &Client{client, saved.NewCluster(config, client.Base()), new(sync.Mutex)}, nil
+}
+
+// Update makes the client use the server address, the TLS settings, the credentials, and the proxy, dialer, transport
+// and transport wrappers of config, which it does not keep or change. It is for credentials and certificate authorities
+// that are replaced while the program runs, and for a server that gets another address. A client of WithTracer, and the
+// client that it was made from, are updated together, with all their informers, typed clients and electors.
+//
+//   - Open watches end, and resume with the new credentials at the resource version that they have. Nothing is listed,
+//     and no handler is called. An informer that waits after a failure, for example of the old credentials, tries again
+//     at once.
+//   - Other requests that have begun go on with what they have. Requests that have not begun, also the further pages of
+//     a list, use config. If the address changes, lists that are under way begin again at the new one.
+//   - Connections of the old config are closed when their last request ends.
+//   - If the address changes, an audit follows within a minute; see Informer.Audit. The address must be one of the same
+//     cluster. If it is not, the audit finds that, and the informers list.
+//
+// QPS, Burst, RateLimiter, Timeout, AcceptContentTypes, ContentType, UserAgent and the warning handler remain those of
+// NewClient. If config is invalid, Update returns an error and changes nothing; it does not connect to the server. Of
+// several calls at the same time, one is the last.
+func (c *Client) Update(config *rest.Config) error {
+	c.updating.Lock()
+	defer c.updating.Unlock()
+	if err := c.http.Update(config); err != nil {
+		return fmt.Errorf("update the client: %w", err)
+	}
+	c.cluster.Update(config, c.http.Base())
+	return nil
 }
 
 // WithTracer returns a client that is like c, and reports each request to tracer. Both share the connections, the rate
 // limit and the status. A nil tracer means none.
 func (c *Client) WithTracer(tracer Tracer) *Client {
 	if tracer == nil {
-		return &Client{c.http.WithTracer(nil), c.cluster}
+		return &Client{c.http.WithTracer(nil), c.cluster, c.updating}
 	}
 	traced := c.http.WithTracer(func(ctx context.Context,
 		t transport.Trace) (context.Context, func(transport.Result)) {
 		ctx, ended := tracer.Request(ctx, RequestTrace(t))
 		return ctx, func(r transport.Result) { ended(RequestResult(r)) }
 	})
-	return &Client{traced, c.cluster}
+	return &Client{traced, c.cluster, c.updating}
 }
 
 // Status returns the present status of the client.
-func (c *Client) Status() ClientStatus { return clientStatus(c.http.Base.Host, c.http.Status()) }
+func (c *Client) Status() ClientStatus { return clientStatus(c.http.Base().Host, c.http.Status()) }
 
 // ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a
 // decoded object in memory, 1 MiB for the parts of a list other than its items, 64 KiB for a Status.

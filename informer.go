@@ -23,7 +23,7 @@ type Informer[T Object] struct {
 	synced   <-chan struct{} // closed when store has the whole collection
 	stopped  <-chan struct{} // closed when the informer has stopped
 	engine   engine[T]
-	server   string // the address of the API server; empty if the client is nil
+	client   *Client // nil if the informer is invalid for that reason
 }
 
 // engine does the work of an [Informer]. Its methods are safe for concurrent use.
@@ -72,11 +72,7 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 // newFace returns an informer with that store and engine. f is the follower behind them.
 func newFace[T, S Object](client *Client, resource Resource, config Config[T], store *Store[T], engine engine[T],
 	f *follower[S]) *Informer[T] {
-	i := &Informer[T]{resource, config, f.invalid, store, f.hub.Synced(), f.hub.Stopped(), engine, ""}
-	if client != nil {
-		i.server = client.http.Base.String()
-	}
-	return i
+	return &Informer[T]{resource, config, f.invalid, store, f.hub.Synced(), f.hub.Stopped(), engine, client}
 }
 
 // Store returns the local copy. It is empty at first, complete once WaitSynced has returned nil, and stays readable

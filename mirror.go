@@ -38,8 +38,8 @@ type mirror[T Object] struct {
 
 // hooks are functions that the reflectors of a mirror call.
 type hooks struct {
-	resumed func(away time.Duration) // when a watch resumes after a failure
-	waiting func()                   // when the wait after a failure begins
+	resumed func(away time.Duration, moved bool) // when a watch resumes; see reflector.Config
+	waiting func()                               // when the wait after a failure begins
 }
 
 // newMirror returns a mirror without reflectors that writes to store and to the backlogs of hub.

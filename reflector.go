@@ -134,14 +134,11 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 
 // savedConfig describes the saved state of a reflector, but for what [reflector.NewSaved] adds.
 func savedConfig[T Object](client *Client, resource Resource, config Config[T], log *slog.Logger) saved.Config {
-	warm, server := config.WarmStart, *client.http.Base
-	server.User = nil // saved states and logs have no credentials
+	warm := config.WarmStart
 	return saved.Config{
 		Storage: warm.Storage,
 		MaxAge:  warm.maxAge(),
 		Identity: saved.Identity{
-			Server:        server.String(),
-			CA:            client.cluster.CA(),
 			Resource:      resource.GroupVersionResource,
 			LabelSelector: resource.LabelSelector,
 			FieldSelector: resource.FieldSelector,

@@ -180,6 +180,8 @@ const (
 	ReasonWarmStart
 	// ReasonAudit: an audit found that the store differs from the server; see Informer.Audit.
 	ReasonAudit
+	// ReasonUpdated: the client was updated; see Client.Update.
+	ReasonUpdated
 )
 
 // String returns the name of the reason in lower case, such as "expired".

@@ -15,7 +15,7 @@ func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
 		ReasonExpired: fetch.ReasonExpired, ReasonRestored: fetch.ReasonRestored, ReasonBehind: fetch.ReasonBehind,
 		ReasonRefused: fetch.ReasonRefused, ReasonAbsent: fetch.ReasonAbsent, ReasonUnclear: fetch.ReasonUnclear,
 		ReasonShard: fetch.ReasonShard, ReasonWarmStart: fetch.ReasonWarmStart,
-		ReasonAudit: fetch.ReasonAudit,
+		ReasonAudit: fetch.ReasonAudit, ReasonUpdated: fetch.ReasonUpdated,
 	}
 	for reason, engine := range pairs {
 		if Reason(engine) != reason {

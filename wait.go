@@ -75,7 +75,7 @@ type writtenStore interface {
 
 // await implements writtenStore.
 func (i *Informer[T]) await(w written.Write) work.Await {
-	if i.invalid != nil || w.Server != i.server || w.Resource != i.resource.GroupResource() {
+	if i.invalid != nil || !i.client.http.HadBase(w.Server) || w.Resource != i.resource.GroupResource() {
 		return nil
 	}
 	key := Key{Namespace: w.Object.GetNamespace(), Name: w.Object.GetName()}

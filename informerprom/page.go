@@ -203,7 +203,7 @@ var states = []informer.ReflectorState{
 var reasons = []informer.Reason{
 	informer.ReasonFirst, informer.ReasonEnded, informer.ReasonFailed, informer.ReasonExpired, informer.ReasonRestored,
 	informer.ReasonBehind, informer.ReasonRefused, informer.ReasonAbsent, informer.ReasonUnclear, informer.ReasonShard,
-	informer.ReasonWarmStart, informer.ReasonAudit,
+	informer.ReasonWarmStart, informer.ReasonAudit, informer.ReasonUpdated,
 }
 
 func (p *page) addReflector(name string, of informer.Resource, r informer.ReflectorStatus) {

@@ -85,9 +85,10 @@ const (
 	maxAudit = 15 * time.Minute
 )
 
-// Resumed notes that a watch has resumed after a failure. No watch was open for the time away.
-func (a *Auditor) Resumed(away time.Duration) {
-	if away > maxAway {
+// Resumed notes that a watch has resumed after a failure, or, if moved is true, from another address of the server,
+// where another server may answer. No watch was open for the time away.
+func (a *Auditor) Resumed(away time.Duration, moved bool) {
+	if away > maxAway || moved {
 		a.Due()
 	}
 	run.Signal(a.resumed)

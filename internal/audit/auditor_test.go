@@ -118,12 +118,12 @@ func TestDifferenceIsRepairedAndChecked(t *testing.T) {
 // Guarantees: R23
 func TestAuditIsDueOnce(t *testing.T) {
 	bubble(t, 0, func(r *rig) {
-		r.Resumed(maxAway)
+		r.Resumed(maxAway, false)
 		pass(time.Hour)
 		if r.lists != 0 {
 			t.Errorf("%d lists without a reason", r.lists)
 		}
-		r.Resumed(maxAway + 1)
+		r.Resumed(maxAway+1, false)
 		r.Due()
 		synctest.Wait()
 		if next := time.Until(r.Status().Next); next < 0 || next > within {
@@ -141,16 +141,21 @@ func TestAuditIsDueOnce(t *testing.T) {
 // Guarantees: R23
 func TestAnotherServerIsAudited(t *testing.T) {
 	bubble(t, 0, func(r *rig) {
-		r.Resumed(time.Second)
+		r.Resumed(time.Second, false)
 		pass(time.Minute)
 		if r.lists != 0 {
 			t.Error("audited the same server")
 		}
 		r.identity = "two"
-		r.Resumed(time.Second)
+		r.Resumed(time.Second, false)
 		pass(time.Minute)
 		if r.lists != 1 {
 			t.Errorf("%d lists", r.lists)
+		}
+		r.Resumed(0, true)
+		pass(time.Minute)
+		if r.lists != 2 {
+			t.Errorf("%d lists after the client got another address", r.lists)
 		}
 	})
 }

@@ -191,7 +191,7 @@ func (c *Client) note(ctx context.Context, obj any) {
 	if !ok || !written.Wanted(ctx) {
 		return
 	}
-	written.Note(ctx, c.config.HTTP.Base.String(), c.config.Resource.GroupResource(), o)
+	written.Note(ctx, c.config.HTTP.Base().String(), c.config.Resource.GroupResource(), o)
 	if _, removed := written.Removed(c.config.Resource.GroupResource(), o); removed {
 		c.noteGone(ctx, o)
 	}
@@ -200,7 +200,7 @@ func (c *Client) note(ctx context.Context, obj any) {
 // noteGone notes that the server no longer has o.
 func (c *Client) noteGone(ctx context.Context, o written.Object) {
 	gone := written.Gone{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
-	written.Note(ctx, c.config.HTTP.Base.String(), c.config.Resource.GroupResource(), gone)
+	written.Note(ctx, c.config.HTTP.Base().String(), c.config.Resource.GroupResource(), gone)
 }
 
 // List calls yield with each object of a namespace, or of all namespaces if that is empty, as o selects them. In place
@@ -423,12 +423,11 @@ func (c *Client) do(ctx context.Context, r request) (*transport.Response, error)
 				strings.Join(append(reasons, "it must be a name"), ", ")))
 		}
 	}
-	u := c.config.HTTP.Base.JoinPath(c.config.Path(r.key.Namespace))
+	segments = []string{c.config.Path(r.key.Namespace)}
 	if !r.collection && r.method != http.MethodPost {
-		u = u.JoinPath(r.key.Name)
+		segments = append(segments, r.key.Name)
 	}
-	u = u.JoinPath(r.subresource...)
-	u.RawQuery = r.query.Encode()
+	path := strings.Join(append(segments, r.subresource...), "/")
 	accept := c.decoders.Accept()
 	if r.collection {
 		accept = c.decoders.AcceptList()
@@ -438,7 +437,7 @@ func (c *Client) do(ctx context.Context, r request) (*transport.Response, error)
 			return nil, c.errorf(r.method, r.key, err)
 		}
 		resp, err := c.config.HTTP.Send(ctx, transport.Request{
-			Method: r.method, URL: u, Accept: accept, ContentType: r.contentType, Body: r.body,
+			Method: r.method, Path: path, Query: r.query, Accept: accept, ContentType: r.contentType, Body: r.body,
 			Resource: c.config.Resource.GroupResource(), Name: r.key.Name,
 		})
 		if err == nil {

@@ -115,7 +115,7 @@ func (a *Absence) get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, transport.ErrNoProgress)
 	defer cancel()
 	resp, err := client.Send(ctx, transport.Request{
-		Method: http.MethodGet, URL: client.Base.JoinPath(path), Accept: decode.MediaJSON,
+		Method: http.MethodGet, Path: path, Accept: decode.MediaJSON,
 	})
 	switch {
 	case apierrors.IsForbidden(err):

@@ -38,6 +38,10 @@ var (
 // precedes the next watch.
 var ErrEmptyWatch = errors.New("the server ended the watch at once")
 
+// ErrUpdated indicates that the client was updated while a request was under way. It is no failure: the reflector sends
+// the request again.
+var ErrUpdated = transport.ErrUpdated
+
 var errNoVersion = errors.New("watch: the server sent a bookmark without resource version")
 
 // IsTooLarge reports whether err means that the server has not reached the requested resource version.

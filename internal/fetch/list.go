@@ -33,6 +33,8 @@ type Collector interface {
 // list. Zero size means 500 objects a page.
 func (s *Source) List(ctx context.Context, least string, size int, into Collector,
 	shard string) (version string, err error) {
+	ctx, end := s.untilMoved(ctx)
+	defer end(&err)
 	query := atLeast(least)
 	query.Set("limit", limit(size))
 	for page := 1; ; page++ {
@@ -54,14 +56,17 @@ func (s *Source) List(ctx context.Context, least string, size int, into Collecto
 
 // ListAt reads the collection page by page, exactly at resource version rv. The error is ErrNoListAt if the server
 // cannot do that, or if it sends an object that cannot be decoded.
-func (s *Source) ListAt(ctx context.Context, rv string, size int, into Collector, shard string) error {
+func (s *Source) ListAt(ctx context.Context, rv string, size int, into Collector, shard string) (err error) {
 	if s.HasValues() {
 		return fmt.Errorf("%w: a program's function may list at any", ErrNoListAt)
 	}
+	ctx, end := s.untilMoved(ctx)
+	defer end(&err)
 	query := url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
 		"limit": {limit(size)}}
 	for {
-		info, err := s.page(ctx, query, into, shard)
+		var info decode.ListInfo
+		info, err = s.page(ctx, query, into, shard)
 		switch {
 		case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err),
 			apierrors.IsTooManyRequests(err):
@@ -79,6 +84,21 @@ func (s *Source) ListAt(ctx context.Context, rv string, size int, into Collector
 		if query, err = nextPage(query, info); err != nil || query == nil {
 			return err
 		}
+	}
+}
+
+// untilMoved returns a context that also ends when the client gets another address: a list has all pages of one server.
+// end sets the error of the list if that was the reason.
+func (s *Source) untilMoved(ctx context.Context) (_ context.Context, end func(failed *error)) {
+	here, cancel := context.WithCancelCause(ctx)
+	moved := s.config.Client.Moved()
+	stay := context.AfterFunc(moved, func() { cancel(context.Cause(moved)) })
+	return here, func(failed *error) {
+		stay()
+		if *failed != nil && ctx.Err() == nil {
+			*failed = transport.Because(here, *failed)
+		}
+		cancel(nil)
 	}
 }
 

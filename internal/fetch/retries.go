@@ -39,11 +39,12 @@ func (r *Retries) Failed(now time.Time, err error) time.Duration {
 	return delay
 }
 
-// Reset forgets the failures so far, because a watch has worked since.
+// Reset forgets the failures so far, and that anything waits for them: a watch has worked since, or the client was
+// updated.
 func (r *Retries) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count = 0
+	r.count, r.retryAt = 0, time.Time{}
 }
 
 // Failures returns the number of consecutive failures, and when the wait after the last one ends.

@@ -50,14 +50,15 @@ type Config struct {
 type Source struct {
 	Awaits Awaits // what the source waits for; its user may set it between requests
 
-	watched time.Time // when the last watch was opened
-	quiet   time.Time // since when watches have had no event; zero if the last one had some
-	worked  bool      // a watch has worked since the last call of Worked
-	cuts    cuts      // of watches
-	pulse   bookmarks // of watches
-	picky   bool      // the server rejects the media type parameter that drops managedFields
+	watched time.Time       // when the last watch was opened
+	quiet   time.Time       // since when watches have had no event; zero if the last one had some
+	worked  bool            // a watch has worked since the last call of Worked
+	cuts    cuts            // of watches
+	pulse   bookmarks       // of watches
+	picky   bool            // the server rejects the media type parameter that drops managedFields
+	address context.Context // transport.Client.Moved of the last watch; nil before the first
+	moved   bool            // the last watch had another address than the one before
 	config  Config
-	url     *url.URL
 	lists   atomic.Int64 // requests
 	watches atomic.Int64 // requests
 	events  atomic.Int64 // events of watches
@@ -66,7 +67,13 @@ type Source struct {
 }
 
 // NewSource returns a source. It sends nothing yet.
-func NewSource(c Config) *Source { return &Source{config: c, url: c.Client.Base.JoinPath(c.Path)} }
+func NewSource(c Config) *Source { return &Source{config: c} }
+
+// Updated returns a context that the next update of the client ends.
+func (s *Source) Updated() context.Context { return s.config.Client.Updated() }
+
+// Moved reports whether the client has another address at the last watch than at the one before.
+func (s *Source) Moved() bool { return s.moved }
 
 // Traffic counts requests and received data. A streaming list counts as a list and as a watch.
 type Traffic struct {
@@ -161,13 +168,11 @@ func (s *Source) send(ctx context.Context, query url.Values, accept, shard strin
 	if shard != "" {
 		query.Set("shardSelector", shard)
 	}
-	u := *s.url
-	u.RawQuery = query.Encode()
-	resp, err := s.request(ctx, &u, query.Has("watch"), accept)
+	resp, err := s.request(ctx, query, accept)
 	refused := transport.StatusCode(err) == http.StatusNotAcceptable
 	if refused && !s.picky && strings.Contains(accept, decode.DropManagedFields) {
 		s.picky = true
-		resp, err = s.request(ctx, &u, query.Has("watch"), accept)
+		resp, err = s.request(ctx, query, accept)
 	}
 	if err != nil {
 		return nil, err
@@ -182,13 +187,14 @@ func (s *Source) send(ctx context.Context, query url.Values, accept, shard strin
 }
 
 // request sends one request.
-func (s *Source) request(ctx context.Context, u *url.URL, watch bool, accept string) (*transport.Response, error) {
+func (s *Source) request(ctx context.Context, query url.Values, accept string) (*transport.Response, error) {
 	if s.picky {
 		accept = strings.ReplaceAll(accept, decode.DropManagedFields, "")
 	}
 	s.Awaits.Set(AwaitingResponse)
 	return s.config.Client.Send(ctx, transport.Request{
-		Method: http.MethodGet, URL: u, Watch: watch, Accept: accept, Resource: s.config.Resource,
+		Method: http.MethodGet, Path: s.config.Path, Query: query, Watch: query.Has("watch"), Accept: accept,
+		Resource: s.config.Resource,
 	})
 }
 

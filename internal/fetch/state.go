@@ -52,6 +52,7 @@ const (
 	ReasonShard
 	ReasonWarmStart
 	ReasonAudit
+	ReasonUpdated
 
 	Reasons = iota // their number
 )
@@ -59,7 +60,7 @@ const (
 // String returns the name of the reason in lower case, such as "expired".
 func (r Reason) String() string {
 	names := [Reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
-		"shard", "warm start", "audit"}
+		"shard", "warm start", "audit", "updated"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -146,6 +147,12 @@ func (s State) Doubtful() bool { return s.List.Restored || s.loaded }
 
 // Streams reports whether the next list may be a streaming list.
 func (s State) Streams(now time.Time) bool { return !now.Before(s.paged) }
+
+// Updated returns the state after the client was updated during a list or watch.
+func (s State) Updated() State {
+	s.Why = ReasonUpdated
+	return s
+}
 
 // Succeeded returns the state after a list or watch without a failure.
 func (s State) Succeeded() State {

@@ -66,6 +66,8 @@ type serverWatch struct {
 	cancel   context.CancelCauseFunc
 	forget   func()              // ends the look for suspensions
 	deadline *time.Timer         // ends request
+	updated  context.Context     // transport.Client.Updated before the watch was opened
+	stay     func() bool         // undoes that an update of the client ends request
 	progress *transport.Progress // ends request when the initial events take too long; nil for a watch without them
 }
 
@@ -127,6 +129,13 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 		return nil, err
 	}
 	w.request, w.cancel = context.WithCancelCause(ctx)
+	moved := s.config.Client.Moved()
+	w.updated, s.moved, s.address = s.config.Client.Updated(), s.address != nil && s.address != moved, moved
+	if initial { // with the same server, the list goes on
+		w.endWith(moved)
+	} else {
+		w.endWith(w.updated)
+	}
 	limit := w.timeout + watchGrace
 	if initial {
 		limit = streamDeadline
@@ -156,6 +165,11 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 	return w, nil
 }
 
+// endWith makes the end of an access of the client end the request.
+func (w *serverWatch) endWith(access context.Context) {
+	w.stay = context.AfterFunc(access, func() { w.cancel(context.Cause(access)) })
+}
+
 // Close implements Watch.
 func (w *serverWatch) Close() {
 	w.ended(w.silence.failed != nil)
@@ -168,6 +182,7 @@ func (w *serverWatch) ended(broke bool) {
 	w.deadline.Stop()
 	w.vigil.stop()
 	w.forget()
+	w.stay()
 	s, now := w.source, time.Now()
 	this := cut{now.Sub(w.opened), w.silence.last}
 	cause := context.Cause(w.request)
@@ -287,6 +302,8 @@ func (w *serverWatch) initialEvents(into Collector) (version string, err error) 
 	}
 	w.changes = 0
 	w.progress.EndAt(w.timeout + watchGrace - time.Since(w.opened))
+	w.stay()
+	w.endWith(w.updated) // ends it now if the client was updated during the list
 	return meta.ResourceVersion, nil
 }
 

@@ -3,6 +3,7 @@
 package reflector
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -30,10 +31,11 @@ type Config[T intake.Object, S fmt.Stringer] struct {
 	PageSize   int
 	TellAbsent bool // the sink gets an empty first list if the resource is absent then
 
-	OnFailure func(error)              // a function of the user; nil for none
-	Resumed   func(away time.Duration) // called when a watch resumes after a failure; nil for none
-	Waiting   func()                   // called when the wait after a failure begins; nil for none
-	Log       *slog.Logger
+	OnFailure func(error) // a function of the user; nil for none
+	// Resumed is called when a watch resumes after a failure, or from another address of the server; nil for none.
+	Resumed func(away time.Duration, moved bool)
+	Waiting func() // called when the wait after a failure begins; nil for none
+	Log     *slog.Logger
 }
 
 // Loop lists and watches; see informer.Reflector. Only the goroutine in Run, or one that it waits for, uses its fields.
@@ -45,10 +47,12 @@ type Loop[T intake.Object, S fmt.Stringer] struct {
 	cutAfter time.Duration // as of the last failure; see fetch.Source.CutAfter
 	retries  fetch.Retries
 	state    fetch.State
-	listed   bool  // the sink has had a list
-	stale    int   // the number of objects that could not be decoded, as of the last delta
-	received bool  // a resource version since the last flush
-	outside  int64 // how many objects outside the shard the server had sent when the last list of the whole shard began
+	listed   bool            // the sink has had a list
+	stale    int             // the number of objects that could not be decoded, as of the last delta
+	received bool            // a resource version since the last flush
+	updated  context.Context // fetch.Source.Updated before the latest step; nil before the first
+	// how many objects outside the shard the server had sent when the last list of the whole shard began
+	outside int64
 
 	mu        sync.Mutex // protects the fields below
 	status    Status

@@ -22,7 +22,7 @@ func (l *Loop[T, S]) Run(ctx context.Context) error {
 	for {
 		part, end := l.begin(ctx)
 		_, retryAt := l.retries.Failures(time.Now())
-		err := run.Sleep(part, time.Until(retryAt)) // a change of the shard does not cut a backoff short
+		err := l.pause(part, time.Until(retryAt)) // a change of the shard does not cut a backoff short
 		if err == nil {
 			err = l.repeat(part)
 		}
@@ -90,6 +90,7 @@ func (l *Loop[T, S]) Relist(why error) { l.Shard.End(fmt.Errorf("%w: %w", fetch.
 func (l *Loop[T, S]) repeat(ctx context.Context) error {
 	for {
 		moves := l.moves()
+		l.updated = l.Source.Updated()
 		err := run.Apart(func() error { return l.step(ctx) }) // step calls callbacks
 		if failed := l.flush(); failed != nil {               // flushes deltas from before a failure, too
 			err = failed
@@ -104,6 +105,11 @@ func (l *Loop[T, S]) repeat(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		switch {
+		case errors.Is(err, fetch.ErrUpdated):
+			l.state = l.state.Updated()
+			l.retries.Reset()
+			l.Log.Info("the client was updated: going on from where the reflector was",
+				"resourceVersion", l.state.Version)
 		case err != nil:
 			if err := l.recover(ctx, err); err != nil {
 				return err
@@ -165,7 +171,23 @@ func (l *Loop[T, S]) recover(ctx context.Context, err error) error {
 	if l.Waiting != nil {
 		l.Waiting()
 	}
-	return run.Sleep(ctx, delay)
+	return l.pause(ctx, delay)
+}
+
+// pause waits for d after a failure. An update of the client since the failed request began ends the wait, since its
+// credentials or its address may have been the reason.
+func (l *Loop[T, S]) pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 || l.updated == nil {
+		return run.Sleep(ctx, d)
+	}
+	waiting, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(l.updated, end)()
+	if err := run.Sleep(waiting, d); err == nil || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	l.retries.Reset()
+	return nil
 }
 
 // reportFailure calls OnFailure.

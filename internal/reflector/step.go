@@ -180,8 +180,8 @@ func (l *Loop[T, S]) watch(ctx context.Context) (err error) {
 		if w, err = l.opened(l.Source.Watch(ctx, l.state, shard.String())); err != nil {
 			return err
 		}
-		if l.Resumed != nil && l.state.Why == fetch.ReasonFailed {
-			l.Resumed(time.Since(since))
+		if l.Resumed != nil && (l.state.Why == fetch.ReasonFailed || l.Source.Moved()) {
+			l.Resumed(time.Since(since), l.Source.Moved())
 		}
 	}
 	defer l.close(w)

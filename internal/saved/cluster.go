@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -25,27 +26,51 @@ import (
 // Cluster identifies the server of a client, so that the objects of one server are not taken for those of another. It
 // is safe for concurrent use.
 type Cluster struct {
-	ca     string        // the sum of the certificate authority; empty if the system's are trusted
 	asking chan struct{} // holds a token while a request for the UID is under way
 
 	// Only the owner of the token uses these.
 	askedAt  time.Time
 	failed   error // the last request had no answer in time
 	failedAt time.Time
+	failedOf int       // updates at that time
 	pageAt   time.Time // the answer was a 404 without a Status, perhaps of a proxy, at that time; zero if it was not
 
-	mu    sync.Mutex // protects the fields below
-	uid   string     // of the namespace kube-system; empty if the client may not get it
-	known bool
+	mu      sync.Mutex // protects the fields below
+	server  string     // the address
+	ca      string     // the sum of the certificate authority; empty if the system's are trusted
+	updates int        // how often server or ca has changed
+	uid     string     // of the namespace kube-system; empty if the client may not get it
+	known   bool
 }
 
-// NewCluster returns the cluster to which a client for config connects.
-func NewCluster(config *rest.Config) *Cluster {
-	return &Cluster{ca: sumOfCA(config), asking: make(chan struct{}, 1)}
+// NewCluster returns the cluster to which a client for config connects, at the address base.
+func NewCluster(config *rest.Config, base *url.URL) *Cluster {
+	c := &Cluster{asking: make(chan struct{}, 1)}
+	c.Update(config, base)
+	return c
 }
 
-// CA returns a checksum of the certificate authority of the server, or "" if the system's are trusted.
-func (c *Cluster) CA() string { return c.ca }
+// Update notes that the client connects as config says, at the address base. If the server may be another one, its UID
+// is asked again.
+func (c *Cluster) Update(config *rest.Config, base *url.URL) {
+	address := *base
+	address.User = nil // saved states and logs have no credentials
+	server, ca := address.String(), sumOfCA(config)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if server != c.server || ca != c.ca {
+		c.server, c.ca, c.uid, c.known = server, ca, "", false
+		c.updates++
+	}
+}
+
+// identify sets the address and the certificate authority in i.
+func (c *Cluster) identify(i Identity) Identity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i.Server, i.CA = c.server, c.ca
+	return i
+}
 
 // sumOfCA returns a checksum of the certificate authority in config.
 func sumOfCA(config *rest.Config) string {
@@ -79,6 +104,7 @@ func (c *Cluster) UID(ctx context.Context, client *transport.Client, again bool)
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+	updates := c.updated()
 	again = again && time.Since(c.askedAt) > identifyTimeout
 	if uid, known := c.knownUID(); known && !again && (c.pageAt.IsZero() || time.Since(c.pageAt) < identifyAgain) {
 		return uid, nil
@@ -86,7 +112,7 @@ func (c *Cluster) UID(ctx context.Context, client *transport.Client, again bool)
 	if err := client.Wait(ctx); err != nil {
 		return "", err
 	}
-	if c.failed != nil && time.Since(c.failedAt) < identifyAgain {
+	if c.failed != nil && c.failedOf == updates && time.Since(c.failedAt) < identifyAgain {
 		return "", c.failed
 	}
 	short, cancel := context.WithTimeoutCause(ctx, identifyTimeout, transport.ErrNoProgress)
@@ -94,7 +120,7 @@ func (c *Cluster) UID(ctx context.Context, client *transport.Client, again bool)
 	c.askedAt = time.Now()
 	uid, err := readUID(short, client)
 	if c.failed = nil; err != nil && short.Err() != nil && ctx.Err() == nil {
-		c.failed, c.failedAt = fmt.Errorf("%w: %w", errNotIdentified, err), time.Now()
+		c.failed, c.failedAt, c.failedOf = fmt.Errorf("%w: %w", errNotIdentified, err), time.Now(), updates
 	}
 	if c.pageAt = (time.Time{}); apierrors.IsNotFound(err) && !notfound.Is(err) {
 		c.pageAt = time.Now()
@@ -108,8 +134,18 @@ func (c *Cluster) UID(ctx context.Context, client *transport.Client, again bool)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if updates != c.updates {
+		return "", fmt.Errorf("%w: %w", errNotIdentified, transport.ErrUpdated)
+	}
 	c.uid, c.known = uid, true
 	return uid, nil
+}
+
+// updated returns how often the server may have become another one.
+func (c *Cluster) updated() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.updates
 }
 
 // Known returns what UID has returned, or "" if it has returned nothing yet. It sends no request.
@@ -128,7 +164,7 @@ func (c *Cluster) knownUID() (uid string, known bool) {
 func readUID(ctx context.Context, client *transport.Client) (string, error) {
 	resp, err := client.Send(ctx, transport.Request{
 		Method:   http.MethodGet,
-		URL:      client.Base.JoinPath("api/v1/namespaces", metav1.NamespaceSystem),
+		Path:     "api/v1/namespaces/" + metav1.NamespaceSystem,
 		Accept:   "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
 		Resource: schema.GroupResource{Resource: "namespaces"},
 		Name:     metav1.NamespaceSystem,

@@ -144,7 +144,7 @@ func (s *State) read(ctx context.Context, shard string, take func(Object)) (l Lo
 
 // usable returns an error if a saved state with this header is of another collection, of another shard or too old.
 func (s *State) usable(h *Header, shard string) error {
-	want := s.config.Identity
+	want := s.config.Cluster.identify(s.config.Identity)
 	want.Shard = shard
 	if reason := h.differs(&want); reason != "" {
 		return coldBecause("the saved state is not usable: %s", reason)

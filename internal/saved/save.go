@@ -87,7 +87,7 @@ func (s *State) failed(err error) {
 
 // write writes c into the storage.
 func (s *State) write(ctx context.Context, c Content, last bool) (objects int, bytes int64, err error) {
-	h := Header{s.config.Identity, c.Version, time.Now(), c.Listed}
+	h := Header{s.config.Cluster.identify(s.config.Identity), c.Version, time.Now(), c.Listed}
 	h.Shard = c.Shard
 	var known bool
 	if h.Cluster, known = s.config.Cluster.knownUID(); !known {

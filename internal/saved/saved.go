@@ -61,7 +61,7 @@ type Packing interface {
 type Config struct {
 	Storage  Storage
 	MaxAge   time.Duration // the age at which a saved state is too old
-	Identity Identity      // without Shard and Cluster
+	Identity Identity      // without Shard, Cluster, Server and CA
 	Client   *transport.Client
 	Cluster  *Cluster // of the server of Client
 	Source   Source

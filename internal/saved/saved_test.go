@@ -83,8 +83,8 @@ func newRig[T any](t testing.TB, compact bool) *rig {
 	r.config = Config{
 		Storage:  r.storage,
 		MaxAge:   time.Hour,
-		Identity: Identity{Server: "https://server", Resource: corev1.SchemeGroupVersion.WithResource("pods")},
-		Cluster:  &Cluster{uid: "cluster", known: true, asking: make(chan struct{}, 1)},
+		Identity: Identity{Resource: corev1.SchemeGroupVersion.WithResource("pods")},
+		Cluster:  &Cluster{server: "https://server", uid: "cluster", known: true, asking: make(chan struct{}, 1)},
 		Source:   r.server,
 		Decoders: pool,
 		Packing:  plain{},

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +24,6 @@ import (
 
 // Client sends requests to one API server. It is safe for concurrent use. Do not change its fields.
 type Client struct {
-	Base   *url.URL
 	Accept string // the configured media types; empty means those of the object's type
 	// Precedence is that of lists over requests in the background. Clients of WithTracer share it.
 	Precedence *Precedence
@@ -31,9 +31,7 @@ type Client struct {
 	Suspension *Suspension
 	Values     Values // nil for a server
 
-	objects *http.Client // for single objects and documents, with the time limit of rest.Config
-	lists   *http.Client // objects without that limit, which ends a long body
-	watches *http.Client
+	server  *server
 	header  time.Duration // the time limit for the header of a list
 	limiter flowcontrol.RateLimiter
 	warn    func(ctx context.Context, code int, agent, text string)
@@ -63,36 +61,21 @@ type Result struct {
 // New returns a client for config, which it does not keep or change. TLS, authentication, proxies and the request rate
 // are those of client-go.
 func New(config *rest.Config) (*Client, error) {
-	config = rest.CopyConfig(config)
-	if config.UserAgent == "" {
-		config.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	base, _, err := rest.DefaultServerUrlFor(config)
+	server, err := newServer(config)
 	if err != nil {
-		return nil, fmt.Errorf("address of the API server: %w", err)
+		return nil, err
 	}
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("transport to the API server: %w", err)
-	}
-	objects := *httpClient // a copy: httpClient may be http.DefaultClient
-	objects.CheckRedirect = checkRedirect
-	lists := objects
-	lists.Timeout = 0
 	c := &Client{
-		Base:       base,
 		Accept:     config.AcceptContentTypes,
 		Precedence: newPrecedence(),
-		Suspension: newSuspension(func() { utilnet.CloseIdleConnectionsFor(objects.Transport) }),
-		objects:    &objects,
-		lists:      &lists,
-		watches:    &lists,
+		Suspension: newSuspension(server.closeIdle),
+		server:     server,
 		header:     maxSilence,
 		limiter:    config.RateLimiter,
 		traffic:    &traffic{},
 	}
-	if objects.Timeout > 0 {
-		c.header = min(c.header, objects.Timeout)
+	if config.Timeout > 0 {
+		c.header = min(c.header, config.Timeout)
 	}
 	if c.Accept == "" {
 		c.Accept = config.ContentType
@@ -128,6 +111,26 @@ func (c *Client) WithTracer(tracer Tracer) *Client {
 	traced.tracer = tracer
 	return &traced
 }
+
+// Update makes the client and its copies use the address, the transport and the credentials of config; see
+// informer.Client. If config is invalid, it changes nothing.
+func (c *Client) Update(config *rest.Config) error { return c.server.update(config) }
+
+// Base returns the present address of the server, below which all paths are. Do not change it.
+func (c *Client) Base() *url.URL { return c.server.access.Load().base }
+
+// HadBase reports whether the client has had an address of the server.
+func (c *Client) HadBase(address string) bool {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	return slices.Contains(c.server.addresses, address)
+}
+
+// Updated returns a context that the next Update ends, with the cause ErrUpdated.
+func (c *Client) Updated() context.Context { return c.server.access.Load().replaced }
+
+// Moved returns a context that the next Update with another address ends, with the cause ErrUpdated.
+func (c *Client) Moved() context.Context { return c.server.access.Load().moved }
 
 // Status returns the counts of the requests until now.
 func (c *Client) Status() Status { return c.traffic.status() }
@@ -171,6 +174,9 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 		// processor time than it saves.
 		header.Set("Accept-Encoding", "identity")
 	}
+	a := c.server.access.Load()
+	u := a.base.JoinPath(r.Path)
+	u.RawQuery = r.Query.Encode()
 	ended := func(Result) {}
 	if c.tracer != nil {
 		name := r.Name
@@ -178,12 +184,12 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 			name = ""
 		}
 		ctx, ended = c.tracer(ctx, Trace{
-			Verb: r.verb(), Resource: r.Resource, Name: name, Method: r.Method, Host: r.URL.Host,
-			Path: "/" + strings.TrimPrefix(r.URL.Path, "/"), Header: header,
+			Verb: r.verb(), Resource: r.Resource, Name: name, Method: r.Method, Host: u.Host,
+			Path: "/" + strings.TrimPrefix(u.Path, "/"), Header: header,
 		})
 	}
 	began := time.Now()
-	resp, code, err := c.exchange(ctx, r, header)
+	resp, code, err := c.exchange(ctx, a, r, u, header)
 	c.traffic.answered(ctx, r.Method, code, err, time.Since(began))
 	if err != nil {
 		ended(Result{code, err})
@@ -196,28 +202,39 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 	return resp, nil
 }
 
-// exchange is Send without status and traces. It also returns the status code of the response, or 0.
-func (c *Client) exchange(ctx context.Context, r Request, header http.Header) (_ *Response, code int, err error) {
-	httpClient, limit := c.objects, maxSilence
+// exchange sends r to u. It is Send without status and traces. It also returns the status code of the response, or 0.
+func (c *Client) exchange(ctx context.Context, a *access, r Request, u *url.URL,
+	header http.Header) (_ *Response, code int, err error) {
+	httpClient, limit := a.objects, maxSilence
 	switch r.verb() {
 	case "list":
-		httpClient, limit = c.lists, c.header
+		httpClient, limit = a.lists, c.header
 	case "watch": // the caller limits it: a proxy may hold the header back until the first event
-		httpClient, limit = c.watches, math.MaxInt64
+		httpClient, limit = a.watches, math.MaxInt64
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { cancel(ErrNoProgress) })
-	end := func() { timer.Stop(); cancel(nil) }
+	done := a.begin()
+	end := func() { timer.Stop(); cancel(nil); done() }
 	fail := func(err error) (*Response, int, error) {
 		end()
-		return nil, code, fmt.Errorf("%s /%s: %w", r.Method, strings.TrimPrefix(r.URL.Path, "/"), err)
+		return nil, code, fmt.Errorf("%s /%s: %w", r.Method, strings.TrimPrefix(u.Path, "/"), err)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL.String(), bytes.NewReader(r.Body))
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), bytes.NewReader(r.Body))
 	if err != nil {
 		return fail(err)
 	}
 	req.Header = header
+	connected := func() {}
+	if r.Watch && a.turns != nil {
+		traced, end, err := a.turns.take(ctx)
+		if err != nil {
+			return fail(err)
+		}
+		req, connected = req.WithContext(traced), end
+	}
 	resp, err := httpClient.Do(req)
+	connected()
 	if err != nil {
 		if failed := (*url.Error)(nil); errors.As(err, &failed) {
 			err = failed.Err // fail adds the method and the path

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
-	"net/url"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -37,7 +36,7 @@ func TestWatchesAskForIdentity(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {decode.MediaJSON}}, Body: http.NoBody}, nil
 	})
 	for watch, want := range map[bool]string{true: "identity", false: ""} {
-		resp, err := c.Send(t.Context(), Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: "test"}, Watch: watch})
+		resp, err := c.Send(t.Context(), Request{Method: http.MethodGet, Watch: watch})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +55,7 @@ func TestCompressedWatchIsReadEventByEvent(t *testing.T) {
 	c := answering(t, func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {decode.MediaJSON}, "Content-Encoding": {"GZIP"}}, Body: in}, nil
 	})
-	resp, err := c.Send(t.Context(), Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: "test"}, Watch: true})
+	resp, err := c.Send(t.Context(), Request{Method: http.MethodGet, Watch: true})
 	if err != nil {
 		t.Fatal(err)
 	}

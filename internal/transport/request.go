@@ -21,7 +21,8 @@ import (
 // Request is one HTTP request.
 type Request struct {
 	Method      string
-	URL         *url.URL
+	Path        string // below Client.Base
+	Query       url.Values
 	Watch       bool // Send sets no time limit
 	Accept      string
 	ContentType string // of Body
