@@ -288,7 +288,7 @@ func TestServerThatChangesBackIsAudited(t *testing.T) {
 	bubble(t, 0, func(r *rig) {
 		for i, identity := range []string{"two", "one", "two"} {
 			r.identity = identity
-			r.Resumed(time.Second)
+			r.Resumed(time.Second, false)
 			pass(time.Minute)
 			if r.lists != i+1 {
 				t.Errorf("%d lists after change %d", r.lists, i+1)

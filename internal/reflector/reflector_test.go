@@ -336,7 +336,7 @@ func TestResumedOnlyAfterAFailure(t *testing.T) {
 	var resumed []time.Duration
 	ended := func(events string) answer { return answer{body: events} }
 	read(t, func(c *Config[*corev1.Pod, all]) {
-		c.Resumed = func(away time.Duration) { resumed = append(resumed, away) }
+		c.Resumed = func(away time.Duration, _ bool) { resumed = append(resumed, away) }
 	}, func(r *reading) {
 		<-time.After(time.Minute)
 		synctest.Wait()

@@ -38,7 +38,7 @@ type Cluster struct {
 	mu      sync.Mutex // protects the fields below
 	server  string     // the address
 	ca      string     // the sum of the certificate authority; empty if the system's are trusted
-	updates int        // how often server or ca has changed
+	updates int        // how often server has changed
 	uid     string     // of the namespace kube-system; empty if the client may not get it
 	known   bool
 }
@@ -50,16 +50,17 @@ func NewCluster(config *rest.Config, base *url.URL) *Cluster {
 	return c
 }
 
-// Update notes that the client connects as config says, at the address base. If the server may be another one, its UID
-// is asked again.
+// Update notes that the client connects as config says, at the address base. At another one, the server is asked for the
+// UID again.
 func (c *Cluster) Update(config *rest.Config, base *url.URL) {
 	address := *base
 	address.User = nil // saved states and logs have no credentials
 	server, ca := address.String(), sumOfCA(config)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if server != c.server || ca != c.ca {
-		c.server, c.ca, c.uid, c.known = server, ca, "", false
+	c.ca = ca
+	if server != c.server {
+		c.server, c.uid, c.known = server, "", false
 		c.updates++
 	}
 }
@@ -141,7 +142,7 @@ func (c *Cluster) UID(ctx context.Context, client *transport.Client, again bool)
 	return uid, nil
 }
 
-// updated returns how often the server may have become another one.
+// updated returns how often the address of the server has changed.
 func (c *Cluster) updated() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

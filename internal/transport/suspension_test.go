@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +12,10 @@ import (
 // Guarantees: R18
 func TestSuspensionEndsWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asleep time.Duration
+		var asleep atomic.Int64 // a time.Duration
 		closed := 0
 		s := newSuspension(func() { closed++ })
-		s.Wall = func() time.Time { return time.Now().Round(0).Add(asleep) }
+		s.Wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(asleep.Load())) }
 		watch := func() (context.Context, func()) {
 			ctx, end := context.WithCancelCause(t.Context())
 			return ctx, s.Watch(end)
@@ -28,7 +29,7 @@ func TestSuspensionEndsWatches(t *testing.T) {
 		ended, forgetEnded := watch()
 		forgetEnded()
 		pass(time.Hour)
-		asleep = clockJump
+		asleep.Store(int64(clockJump))
 		pass(clockPeriod)
 		if context.Cause(first) != ErrSuspended || context.Cause(second) != ErrSuspended || ended.Err() != nil {
 			t.Errorf("the watches ended with %v, %v and %v", context.Cause(first), context.Cause(second), ended.Err())
@@ -41,7 +42,7 @@ func TestSuspensionEndsWatches(t *testing.T) {
 		if s.timer != nil || len(s.watches) > 0 {
 			t.Error("it looks at the clocks although no watch is open")
 		}
-		asleep = time.Hour
+		asleep.Store(int64(time.Hour))
 		pass(time.Minute)
 		third, forgetThird := watch() // after the jump
 		pass(time.Minute)

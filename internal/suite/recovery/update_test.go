@@ -424,7 +424,7 @@ func TestUpdatesBesideEverything(t *testing.T) {
 		var running sync.WaitGroup
 		for worker := range 4 {
 			running.Go(func() {
-				for i := range testkit.Short(10, 50) {
+				for i := range testkit.Rounds(10, 50) {
 					next := withToken(w, fmt.Sprint(worker, i))
 					next.Host = fmt.Sprintf("http://%d", i%3)
 					if err := client.Update(next); err != nil {
@@ -436,7 +436,7 @@ func TestUpdatesBesideEverything(t *testing.T) {
 				}
 			})
 			running.Go(func() {
-				for i := range testkit.Short(10, 50) {
+				for i := range testkit.Rounds(10, 50) {
 					if _, err := pods.Create(w.Context(), world.NewPod("ns", fmt.Sprintf("p%d-%d", worker, i)), metav1.CreateOptions{}); err != nil {
 						w.Error(err)
 					}

@@ -345,3 +345,37 @@ func TestLastSaveSendsNoRequest(t *testing.T) {
 		}
 	})
 }
+
+// A state that is saved after the client got another address is one of that address. The server is asked again who it is, so that also the last
+// save knows.
+// Guarantees: R13, S4
+func TestStateIsSavedForTheAddressOfTheClient(t *testing.T) {
+	const other = "http://other"
+	world.Bubble(t, func(w world.World) {
+		config, client := saving(t), w.Client()
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := live(w, client, pods, config)
+		time.Sleep(2 * time.Minute)
+		moved := w.Server.Config()
+		moved.Host = other
+		if err := client.Update(moved); err != nil {
+			t.Fatal(err)
+		}
+		w.Relabel("ns", "a", "2")
+		world.EqualsServer(w, inf.Informer)
+		synctest.Wait()
+		inf.stop()
+		if s := inf.status(); s.SavedVersion != w.Server.ResourceVersion() || s.SaveError != nil {
+			t.Errorf("%+v", s)
+		}
+		saved := config.WarmStart
+		for host, usable := range map[string]bool{other: true, w.Server.URL: false} {
+			config.WarmStart.Storage = copyOf(t, saved)
+			again := live(w, w.Client(func(c *rest.Config) { c.Host = host }), pods, config)
+			if s := again.status(); s.Loaded != usable {
+				t.Errorf("%s: %+v", host, s)
+			}
+			again.stop()
+		}
+	})
+}
