@@ -53,11 +53,13 @@ type server struct {
 	requests recorded[string]
 }
 
-// answer is the body of a response, which stays open if it is a watch's, and its code, where zero means 200.
+// answer is the body of a response, which stays open if it is a watch's, or breaks after a time, and its code, where zero
+// means 200.
 type answer struct {
-	code int
-	body string
-	open bool
+	code   int
+	body   string
+	open   bool
+	breaks time.Duration
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -78,8 +80,11 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		a.code = http.StatusOK
 	}
 	body := io.Reader(strings.NewReader(a.body))
-	if a.open {
+	switch {
+	case a.open:
 		body = io.MultiReader(body, untilDone{r.Context()})
+	case a.breaks > 0:
+		body = io.MultiReader(body, breaking{a.breaks})
 	}
 	return &http.Response{StatusCode: a.code, Header: http.Header{"Content-Type": {decode.MediaJSON}},
 		Body: io.NopCloser(body), Request: r}, nil
@@ -91,6 +96,14 @@ type untilDone struct{ ctx context.Context }
 func (u untilDone) Read([]byte) (int, error) {
 	<-u.ctx.Done()
 	return 0, u.ctx.Err()
+}
+
+// breaking is a body that breaks off after a time.
+type breaking struct{ after time.Duration }
+
+func (b breaking) Read([]byte) (int, error) {
+	<-time.After(b.after)
+	return 0, io.ErrUnexpectedEOF
 }
 
 func pod(version, name string) string {
@@ -413,6 +426,42 @@ func TestWatchResumesAfterASuspension(t *testing.T) {
 			}
 		}
 	}, podList("7", pod("3", "a")))
+}
+
+// A watch that worked resets the backoff: the failure that ends it is the first, however many there were before. Others
+// back off.
+// Guarantees: R12
+func TestWatchThatWorkedResetsTheBackoff(t *testing.T) {
+	for name, c := range map[string]struct {
+		watch  answer
+		worked bool
+	}{
+		"stood for a while": {answer{breaks: 10 * time.Second}, true},
+		"an event":          {answer{body: event("ADDED", pod("8", "b")), breaks: time.Second}, true},
+		"a bookmark":        {answer{body: bookmark("8", ""), breaks: time.Second}, true},
+		"nothing":           {answer{breaks: 9 * time.Second}, false},
+		"an error event":    {answer{body: event("ERROR", `{"kind":"Status","status":"Failure","code":500}`)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := []answer{podList("7", pod("3", "a"))}
+			for range 10 {
+				answers = append(answers, c.watch)
+			}
+			read(t, nil, func(r *reading) {
+				for r.loop.Status().Requests.Watches <= 10 {
+					<-time.After(time.Second)
+					synctest.Wait()
+				}
+				want := 10
+				if c.worked {
+					want = 1
+				}
+				if s := r.loop.Status(); s.Failures != want || len(r.failed.get()) != 10 {
+					r.Errorf("%d failures in a row, want %d; status %+v", s.Failures, want, s)
+				}
+			}, answers...)
+		})
+	}
 }
 
 // Watches that work, and then need the next list, do not reset the backoff: the server would have to list without end.
