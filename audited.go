@@ -106,7 +106,7 @@ func (a audited[T]) Behind(ctx context.Context, of audit.View) error {
 	if !fetch.IsTooLarge(err) {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", fetch.ErrWentBack, err)
+	return fmt.Errorf("%w: %w", fetch.ErrBehind, err)
 }
 
 // Relist implements audit.Source.

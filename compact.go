@@ -68,6 +68,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 		OnDecodeError:     config.OnDecodeError,
 		OnFailure:         config.OnFailure,
 		PagedList:         config.PagedList,
+		PollEvery:         config.PollEvery,
 		PageSize:          config.PageSize,
 		AbsentIsSynced:    config.AbsentIsSynced,
 		AuditEvery:        config.AuditEvery,

@@ -75,6 +75,12 @@ type Config[T Object] struct {
 	PagedList bool
 	// PageSize is the number of objects in a page of a LIST. Zero means 500.
 	PageSize int
+	// PollEvery is the pause between two lists of a collection that can be listed and not watched: the server refuses a
+	// watch with 405 or 501, answers it with a list, or sends no resource versions; see [ReflectorPolled]. Unchanged
+	// objects raise no event. An hour later, the informer tries to watch again. Zero means 30 s. Negative means that the
+	// informer syncs only after the server has accepted a watch. If the server cannot watch, Run and WaitSynced return an
+	// error that wraps [ErrNoWatch].
+	PollEvery time.Duration
 	// AbsentIsSynced treats a resource that the server does not serve as empty, for example while its custom resource
 	// definition is not installed. False means that the informer does not sync until the server serves the resource. In
 	// both cases, a 404 counts only if discovery shows the absence; see [ReflectorState].

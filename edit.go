@@ -139,6 +139,9 @@ func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
 	keepAll := from.Kind == reflector.RestOfShard || kept.Unnamed() > 0
 	w.Replace(d.Namespace, d.Items,
 		func(old, new T) bool {
+			if new.GetResourceVersion() == "" { // only the content shows changes
+				return old.GetResourceVersion() == "" && old.GetUID() == new.GetUID() && w.store.same(old, new)
+			}
 			return edits.SameVersion(old, new) && (!d.Restored && !w.store.values || w.store.same(old, new))
 		},
 		func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.Shard.Has(old) })

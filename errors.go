@@ -29,6 +29,8 @@ var (
 	ErrNotStarted = errors.New("informer not started")
 	// ErrStopped indicates that the informer has stopped. An informer cannot be started again.
 	ErrStopped = errors.New("informer stopped")
+	// ErrNoWatch indicates that the server cannot watch a collection; see Config.PollEvery.
+	ErrNoWatch = fetch.ErrNoWatch
 	// ErrRunning indicates that Run has been called before.
 	ErrRunning = errors.New("informer already started")
 )

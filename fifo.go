@@ -14,7 +14,8 @@ type Sink[T Object] interface {
 
 // Holder is a [Sink] from which a [Reflector] can read the objects that it holds. The reflector does not decode
 // versions that the sink holds already. With Config.Share, new versions share equal parts with those that the sink
-// holds.
+// holds. An event can be older than the resource version before it, for example if the server sent a bookmark too
+// early: only with a Holder can the reflector then tell a late event from a server that went back in time.
 type Holder[T Object] interface {
 	Sink[T]
 	// Get returns the object last put for the key, or false if there is none. It must be safe for concurrent use.
@@ -27,6 +28,8 @@ type batcher[T Object] interface {
 	queue(ctx context.Context, d Delta[T]) error
 	// flush ends a batch of queued deltas.
 	flush() error
+	// settle waits until the sink has processed all deltas.
+	settle(ctx context.Context) error
 }
 
 // ErrClosed indicates that a FIFO or [Queue] is closed and, for a receiver, empty; or that a Subscription was closed.

@@ -38,8 +38,8 @@ type mirror[T Object] struct {
 
 // hooks are functions that the reflectors of a mirror call.
 type hooks struct {
-	resumed func(away time.Duration, moved bool) // when a watch resumes; see reflector.Config
-	waiting func()                               // when the wait after a failure begins
+	resumed func(away time.Duration, unsure bool) // when a watch resumes; see reflector.Config
+	waiting func()                                // when the wait after a failure begins
 }
 
 // newMirror returns a mirror without reflectors that writes to store and to the backlogs of hub.
@@ -103,7 +103,8 @@ func (f feed[T]) Get(key Key) (T, bool)                     { return f.mirror.st
 func (f feed[T]) queue(ctx context.Context, d Delta[T]) error {
 	return f.mirror.fifo.pipe.Queue(ctx, &d)
 }
-func (f feed[T]) flush() error { return f.mirror.drain.Flush() }
+func (f feed[T]) flush() error                     { return f.mirror.drain.Flush() }
+func (f feed[T]) settle(ctx context.Context) error { return f.mirror.drain.Settle(ctx) }
 
 // run implements feeder.
 func (m *mirror[T]) run(ctx context.Context) error {

@@ -91,7 +91,8 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 
 		DropManagedFields: !config.KeepManagedFields,
 	}
-	if holder, ok := sink.(Holder[T]); ok {
+	holder, holds := sink.(Holder[T])
+	if holds {
 		d.Held = holder.Get
 	}
 	if report := config.OnDecodeError; report != nil {
@@ -108,6 +109,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Accept:        own.Accept(),
 		AcceptList:    own.AcceptList(),
 		Check:         own.Check,
+		Torn:          holds, // a sink that knows its objects ignores what it has already
 	})
 	c := reflector.Config[T, Shard]{
 		Sink:       newOutlet(resource, d.Namespace, sink),
@@ -118,6 +120,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Asked:      Shard.asked,
 		PagedList:  config.PagedList,
 		PageSize:   config.PageSize,
+		PollEvery:  config.PollEvery,
 		TellAbsent: config.AbsentIsSynced,
 		OnFailure:  config.OnFailure,
 		Log:        config.logger().With("resource", resource.String()),
@@ -155,8 +158,8 @@ func savedConfig[T Object](client *Client, resource Resource, config Config[T], 
 }
 
 // Run lists and watches until ctx ends or the sink fails. It returns the cause of ctx or the error of the sink. No
-// other failure ends it. Every goroutine that it started has ended when it returns. A later Run resumes where this one
-// ended. Two calls of Run must not overlap.
+// other failure ends it, unless Config.PollEvery is negative. Every goroutine that it started has ended when it
+// returns. A later Run resumes where this one ended. Two calls of Run must not overlap.
 //
 // In profiles, its goroutines have the label "informer" with the resource.
 func (r *Reflector[T]) Run(ctx context.Context) (err error) {
@@ -219,6 +222,23 @@ func (o *outlet[T]) Flush() error {
 		return nil
 	}
 	return o.batcher.flush()
+}
+
+// Held implements reflector.Sink.
+func (o *outlet[T]) Held(ctx context.Context, key Key) (version string, ok bool, err error) {
+	holder, ok := o.sink.(Holder[T])
+	if !ok {
+		return "", false, nil
+	}
+	if o.batcher != nil {
+		if err := o.batcher.settle(ctx); err != nil {
+			return "", false, err
+		}
+	}
+	if obj, has := holder.Get(key); has {
+		version = obj.GetResourceVersion()
+	}
+	return version, true, nil
 }
 
 // Stale implements reflector.Sink.

@@ -20,6 +20,8 @@ import (
 //	                 +-- after a while +                   +-- after a while +
 //	                 |
 //	                 +-- after a while -- Absent <-- not served -- Listing or Watching
+//	                 |
+//	                 +-- after a while -- Polled <-- cannot be watched -- Listing or Watching
 //
 // The server does not serve the resource if it answers 404 and its discovery shows that no version of the API group has
 // the resource. Any other 404 is a failure. When the server ends a watch normally, the reflector opens the next one.
@@ -38,6 +40,9 @@ const (
 	// ReflectorAbsent waits until the server serves the resource, whose custom resource definition is not installed. The
 	// reflector lists every 0 to 30 s, and asks discovery again every five minutes.
 	ReflectorAbsent
+	// ReflectorPolled lists every Config.PollEvery: the server cannot watch the collection. It also lasts while a list is
+	// under way. An hour later, the reflector tries to watch again.
+	ReflectorPolled
 )
 
 // String returns the name of the state, such as "Listing".
@@ -56,10 +61,11 @@ type ReflectorStatus struct {
 	//	"the response"                  the server has not begun to answer a request
 	//	"data of the server"            a list or a watch is open. A watch without changes stays in this state
 	//	"room for the list"             the sink has not accepted a list; see InformerStatus.Blocked
-	//	"the next try"                  the wait after a failure has not ended
+	//	"the next try"                  the wait after a failure, or between two lists, has not ended
 	//	"the saved state"               the storage of Config.WarmStart has not sent all of it
 	Awaits string
-	// RetryAt is the time of the next try in the states ReflectorBackoff and ReflectorAbsent. Zero in other states.
+	// RetryAt is the time of the next try in the states ReflectorBackoff and ReflectorAbsent, and of the next list in the
+	// state ReflectorPolled. Zero in other states.
 	RetryAt time.Time
 	// Transitions are the latest states that the reflector entered, the oldest first, at most 16.
 	Transitions []Transition
@@ -75,8 +81,8 @@ type ReflectorStatus struct {
 	ResourceVersionTime time.Time
 	// WatchOpen is true while a watch is open.
 	WatchOpen bool
-	// NoWatchSince is when the last watch ended, or when Run began if no watch was open yet. Zero while a watch is open,
-	// and before Run.
+	// NoWatchSince is when the last watch ended, or when Run began if no watch was open yet. In the state ReflectorPolled,
+	// it is when the last list ended. Zero while a watch is open, and before Run.
 	NoWatchSince time.Time
 	// Traffic counts requests and received data.
 	Traffic ReflectorTraffic
@@ -107,8 +113,10 @@ type ReflectorTraffic struct {
 	// watches that it requested at a resource version. Reasons that did not occur are missing.
 	ListsBy, WatchesBy map[Reason]int
 	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
-	// also bookmarks and the initial events of streaming lists.
-	Bytes, Events int64
+	// also bookmarks and the initial events of streaming lists. Late counts the events that were older than the resource
+	// version before them, but not older than the object in the store. The informer applies them, and from then on audits
+	// whenever a watch resumes: the server may lose such events when a watch ends.
+	Bytes, Events, Late int64
 	// AuditID names the latest watch in the server's audit log: the Audit-Id of its response, empty if there was none.
 	AuditID string
 }
@@ -166,13 +174,14 @@ const (
 	ReasonExpired
 	// ReasonRestored: the server went back in time, as after a restore from a backup.
 	ReasonRestored
-	// ReasonBehind: the server could not list at the resource version, so the reflector asked for any version.
+	// ReasonBehind: the server has not reached the resource version, so the reflector asks for any version.
 	ReasonBehind
 	// ReasonRefused: the server refused a streaming list.
 	ReasonRefused
 	// ReasonAbsent: the server did not serve the resource, as discovery showed.
 	ReasonAbsent
-	// ReasonUnclear: the watch sent a deletion or an object that the reflector cannot assign to a key.
+	// ReasonUnclear: the watch sent a deletion or an object that the reflector cannot assign to a key, or a version that is
+	// not a number.
 	ReasonUnclear
 	// ReasonShard: the shard has changed.
 	ReasonShard
@@ -182,6 +191,8 @@ const (
 	ReasonAudit
 	// ReasonUpdated: the client was updated; see Client.Update.
 	ReasonUpdated
+	// ReasonPolled: the server cannot watch the collection; see Config.PollEvery.
+	ReasonPolled
 )
 
 // String returns the name of the reason in lower case, such as "expired".
@@ -201,7 +212,8 @@ func reflectorStatus(s reflector.Status) ReflectorStatus {
 		WatchOpen:           s.WatchOpen,
 		NoWatchSince:        s.NoWatchSince,
 		Traffic: ReflectorTraffic{s.Requests.Lists, s.Requests.Watches, reasons(s.Requests.ListsBy),
-			reasons(s.Requests.WatchesBy), s.Requests.Bytes, s.Requests.Events, s.Requests.AuditID},
+			reasons(s.Requests.WatchesBy), s.Requests.Bytes, s.Requests.Events, s.Late,
+			s.Requests.AuditID},
 		Restored:     s.Restored,
 		Failures:     s.Failures,
 		DecodeErrors: s.DecodeErrors,

@@ -15,7 +15,7 @@ func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
 		ReasonExpired: fetch.ReasonExpired, ReasonRestored: fetch.ReasonRestored, ReasonBehind: fetch.ReasonBehind,
 		ReasonRefused: fetch.ReasonRefused, ReasonAbsent: fetch.ReasonAbsent, ReasonUnclear: fetch.ReasonUnclear,
 		ReasonShard: fetch.ReasonShard, ReasonWarmStart: fetch.ReasonWarmStart,
-		ReasonAudit: fetch.ReasonAudit, ReasonUpdated: fetch.ReasonUpdated,
+		ReasonAudit: fetch.ReasonAudit, ReasonUpdated: fetch.ReasonUpdated, ReasonPolled: fetch.ReasonPolled,
 	}
 	for reason, engine := range pairs {
 		if Reason(engine) != reason {
@@ -33,6 +33,7 @@ func TestStatesAndDeltasAreThoseOfTheEngine(t *testing.T) {
 	for state, engine := range map[ReflectorState]reflector.State{
 		ReflectorIdle: reflector.Idle, ReflectorListing: reflector.Listing, ReflectorWatching: reflector.Watching,
 		ReflectorBackoff: reflector.Backoff, ReflectorAbsent: reflector.Absent,
+		ReflectorPolled: reflector.Polled,
 	} {
 		if ReflectorState(engine) != state {
 			t.Errorf("%v of the engine shows as %v", engine, ReflectorState(engine))

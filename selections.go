@@ -248,7 +248,8 @@ func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version s
 		source := newMetadataSource(s.client, m.resource, r, q.Key)
 		err = run.Apart(func() (err error) { // it calls Config.Filter
 			if version == "" {
-				version, err = source.List(ctx, q.Version, 0, ids, shard.String())
+				at, err := source.List(ctx, q.Version, 0, ids, shard.String())
+				version = at.Version
 				return err
 			}
 			return source.ListAt(ctx, version, 0, ids, shard.String())

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -21,14 +22,16 @@ import (
 // the informer stops first, or if resourceVersion is not a decimal number, as KEP-5504 defines it.
 //
 // If the informer follows several namespaces, each of them must reach resourceVersion. A quiet namespace reaches it
-// with its next bookmark, about once a minute. [Informer.WaitForObject] waits for the object's own namespace only.
+// with its next bookmark, about once a minute. [Informer.WaitForObject] waits for the object's own namespace only. If
+// the server sends no resource versions, it waits for a list that began after the call; see [ReflectorPolled].
 func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersion string) error {
 	if _, err := resourceversion.CompareResourceVersion(resourceVersion, resourceVersion); err != nil {
 		return err
 	}
+	begun := time.Now()
 	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
 		all := len(i.resource.Selections) > 0 || len(s.sources) == len(i.resource.sources())
-		return all && sources.Reached(s.ResourceVersion(), resourceVersion)
+		return all && (sources.Reached(s.ResourceVersion(), resourceVersion) || s.polledSince(begun, ""))
 	})
 }
 
@@ -41,10 +44,13 @@ type Versioned interface {
 
 // WaitForObject waits until the store has obj, which a write returned, or a newer version, or until the store knows
 // that obj no longer exists. If the write removed the last finalizer of an object to be deleted, it waits for the
-// deletion. A later read sees the write. WaitForObject returns nil at once for an object that the informer does not
-// follow: one of another namespace, or one that does not match the label selector or a field selector on metadata.name
-// or metadata.namespace. It returns an error if ctx ends or the informer stops first, and a [*DecodeError] if the store
-// cannot have the version because it could not be decoded.
+// deletion. A later read sees the write. If the server sends no resource versions for the collection, WaitForObject
+// waits for the object or for a list that began after the call.
+//
+// WaitForObject returns nil at once for an object that the informer does not follow: one of another namespace, or one
+// that does not match the label selector or a field selector on metadata.name or metadata.namespace. It returns an
+// error if ctx ends or the informer stops first, and a [*DecodeError] if the store cannot have the version because it
+// could not be decoded.
 func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	rv := obj.GetResourceVersion()
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
@@ -56,13 +62,14 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	want := arrival.Want{Key: Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}, Version: rv}
 	want.UID, want.Gone = written.Removed(i.resource.GroupResource(), obj)
 	var undecodable error
+	begun := time.Now()
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
 		state := arrivals[T]{s}
 		undecodable = nil
 		if _, have := state.Object(want.Key); !sources.Reached(have, rv) {
 			undecodable = s.Undecodable(want.Key)
 		}
-		return want.In(state)
+		return want.In(state) || s.polledSince(begun, want.Key.Namespace)
 	})
 	return cmp.Or(err, undecodable)
 }
@@ -89,6 +96,9 @@ func (i *Informer[T]) await(w written.Write) work.Await {
 	if want.Version == "" && !want.Gone || !follows && !snap.version.Has(key) {
 		return nil
 	}
+	if snap.polledSince(time.Time{}, key.Namespace) { // no version would end the wait
+		return nil
+	}
 	want.Leaves = !follows
 	state := func() arrival.State { return arrivals[T]{i.store.Snapshot()} }
 	return func(called func()) func() {
@@ -98,6 +108,22 @@ func (i *Informer[T]) await(w written.Write) work.Await {
 		}
 		return func() { i.store.board.Cancel(wait) }
 	}
+}
+
+// polledSince reports whether s has the objects of a namespace, or of all if namespace is empty, from lists without a
+// resource version that began after since.
+func (s *Snapshot[T]) polledSince(since time.Time, namespace string) bool {
+	polled := false
+	for _, src := range s.sources {
+		if namespace != "" && src.Namespace != "" && src.Namespace != namespace {
+			continue
+		}
+		if src.Version != "" || src.Data.list == nil || !src.Data.list.Listed.After(since) {
+			return false
+		}
+		polled = true
+	}
+	return polled
 }
 
 // inShard reports whether the shard of s has obj.

@@ -168,6 +168,8 @@ type Watch struct {
 	// Bytes counts the bytes received, and Events the events of watches.
 	Bytes  int64 `json:"bytes"`
 	Events int64 `json:"events"`
+	// Late counts the events that were older than the resource version before them, and were applied.
+	Late int64 `json:"late"`
 	// Restored counts how often the server went back in time.
 	Restored int `json:"restored"`
 	// Failures is the number of consecutive failures.
@@ -640,6 +642,7 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 		WatchesBy:           byName(r.Traffic.WatchesBy),
 		Bytes:               r.Traffic.Bytes,
 		Events:              r.Traffic.Events,
+		Late:                r.Traffic.Late,
 		Restored:            r.Restored,
 		Failures:            r.Failures,
 		DecodeErrors:        r.DecodeErrors,

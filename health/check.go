@@ -100,7 +100,8 @@ func watching(s informer.InformerStatus, limit, age time.Duration) string {
 			failures = append(failures, fmt.Sprintf("no resource version for %v, %s", round(old), describe(r)))
 		}
 		optional := i < len(s.Resource.Selections) && s.Resource.Selections[i].Optional && apierrors.IsForbidden(r.LastError)
-		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent || optional {
+		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent ||
+			r.State == informer.ReflectorPolled || optional {
 			continue
 		}
 		down := time.Since(r.NoWatchSince)

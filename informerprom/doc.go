@@ -49,12 +49,13 @@
 //	informer_retry_seconds                the time until the next try after a failure; 0 if the reflector does not wait for it
 //	informer_received_bytes_total         bytes of the bodies of lists and watches, without compression
 //	informer_received_events_total        events of watches, also the initial events of streaming lists
+//	informer_late_events_total            events older than the resource version before them, which were applied
 //	informer_lists_total                  lists, each of one or several requests, by the label reason
 //	informer_watches_total                watches at a resource version, by the label reason
 //	informer_list_objects                 objects read so far of the current list, or of the last one
 //
-// The label reason is one of informer.Reason: absent, audit, behind, ended, expired, failed, first, refused, restored,
-// shard, unclear or warm start.
+// The label reason is one of informer.Reason: absent, audit, behind, ended, expired, failed, first, polled, refused,
+// restored, shard, unclear or warm start.
 //
 // With Config.WarmStart of an informer, its reflectors also have these metrics:
 //

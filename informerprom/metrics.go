@@ -93,6 +93,8 @@ var (
 		"Bytes of the bodies of lists and watches, without compression.", ofReflector)
 	reflectorEvents = counter("informer_received_events_total",
 		"Events of watches, also the initial events of streaming lists.", ofReflector)
+	reflectorLate = counter("informer_late_events_total",
+		"Events older than the resource version before them, which were applied.", ofReflector)
 	reflectorListsBy = counter("informer_lists_total",
 		"Lists that the reflector began, each of one or several requests, by reason.", ofReason)
 	reflectorWatchesBy = counter("informer_watches_total",

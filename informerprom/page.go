@@ -197,13 +197,14 @@ func (p *page) addAudits(s *informer.AuditStatus, name, group, version, resource
 // states are the values of the label state. A reflector has a series for each.
 var states = []informer.ReflectorState{
 	informer.ReflectorIdle, informer.ReflectorListing, informer.ReflectorWatching, informer.ReflectorBackoff, informer.ReflectorAbsent,
+	informer.ReflectorPolled,
 }
 
 // reasons are the values of the label reason. A reflector has a series for each.
 var reasons = []informer.Reason{
 	informer.ReasonFirst, informer.ReasonEnded, informer.ReasonFailed, informer.ReasonExpired, informer.ReasonRestored,
 	informer.ReasonBehind, informer.ReasonRefused, informer.ReasonAbsent, informer.ReasonUnclear, informer.ReasonShard,
-	informer.ReasonWarmStart, informer.ReasonAudit, informer.ReasonUpdated,
+	informer.ReasonWarmStart, informer.ReasonAudit, informer.ReasonUpdated, informer.ReasonPolled,
 }
 
 func (p *page) addReflector(name string, of informer.Resource, r informer.ReflectorStatus) {
@@ -238,6 +239,7 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 	p.add(reflectorRetry, retry, name, group, version, resource, r.Namespace)
 	p.add(reflectorBytes, float64(r.Traffic.Bytes), name, group, version, resource, r.Namespace)
 	p.add(reflectorEvents, float64(r.Traffic.Events), name, group, version, resource, r.Namespace)
+	p.add(reflectorLate, float64(r.Traffic.Late), name, group, version, resource, r.Namespace)
 	p.add(reflectorRead, float64(r.Read), name, group, version, resource, r.Namespace)
 
 	p.addWarmStart(&r.WarmStart, name, group, version, resource, r.Namespace)

@@ -89,6 +89,7 @@ func (c *Config[T]) whole() informer.Config[T] {
 		KeepManagedFields: c.KeepManagedFields,
 		PagedList:         c.Metadata.PagedList,
 		PageSize:          c.Metadata.PageSize,
+		PollEvery:         c.Metadata.PollEvery,
 		AbsentIsSynced:    c.Metadata.AbsentIsSynced,
 		AuditEvery:        c.Metadata.AuditEvery,
 		Logger:            c.Metadata.Logger,

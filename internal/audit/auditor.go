@@ -85,10 +85,10 @@ const (
 	maxAudit = 15 * time.Minute
 )
 
-// Resumed notes that a watch has resumed after a failure, or, if moved is true, from another address of the server,
-// where another server may answer. No watch was open for the time away.
-func (a *Auditor) Resumed(away time.Duration, moved bool) {
-	if away > maxAway || moved {
+// Resumed notes that a watch has resumed. No watch was open for the time away. An audit is due if that was long, or if
+// unsure is set: changes may be missing, or another server may answer.
+func (a *Auditor) Resumed(away time.Duration, unsure bool) {
+	if unsure || away > maxAway {
 		a.Due()
 	}
 	run.Signal(a.resumed)

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,15 @@ var (
 	ErrNotServed = errors.New("discovery shows that no version of the API group has the resource")
 	// ErrWentBack indicates a resource version that precedes one that the server has sent.
 	ErrWentBack = errors.New("the server went back in time")
+	// ErrBehind indicates that the server has not reached the resource version of the sink. The reflector lists at any
+	// version, which shows whether the server went back in time.
+	ErrBehind = errors.New("the server has not reached the resource version of the store")
+	// ErrNoWatch indicates that the collection cannot be watched: the server refuses a watch with 405 or 501, answers it
+	// with a list, or sends no resource version. The reflector lists from time to time.
+	ErrNoWatch = errors.New("the server cannot watch the collection")
+	// ErrNoNumber indicates a resource version that is not a decimal number, although the one before it was. The reflector
+	// lists.
+	ErrNoNumber = errors.New("the server sent a resource version that is not a number")
 	// ErrUnknownDeleted indicates a deletion without a name. The reflector then lists the remaining objects.
 	ErrUnknownDeleted = errors.New("the server reported the deletion of an object without its name")
 	// ErrForeign indicates an object of another namespace. The reflector lists.
@@ -42,6 +52,11 @@ var ErrEmptyWatch = errors.New("the server ended the watch at once")
 // the request again.
 var ErrUpdated = transport.ErrUpdated
 
+// errTokens indicates that a list cannot be read page by page. It does not wrap the 410, which would mean that the
+// version is too old.
+var errTokens = errors.New("a continue token has expired again, after the list began anew: " +
+	"the server forgets tokens before the next page is read")
+
 var errNoVersion = errors.New("watch: the server sent a bookmark without resource version")
 
 // IsTooLarge reports whether err means that the server has not reached the requested resource version.
@@ -63,6 +78,15 @@ func isRefusal(err error) bool {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests:
 		return false
 	default:
-		return code >= 400 && code < 500
+		return code >= 400 && code < 500 || code == http.StatusNotImplemented
 	}
+}
+
+// unwatchable returns an ErrNoWatch if err, the outcome of a watch, means that the server cannot watch the collection.
+func unwatchable(err error) error {
+	switch transport.StatusCode(err) {
+	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return fmt.Errorf("%w: %w", ErrNoWatch, err)
+	}
+	return err
 }

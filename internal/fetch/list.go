@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/transport"
 )
 
@@ -29,29 +31,72 @@ type Collector interface {
 	Reset()
 }
 
-// List reads the collection page by page, at resource version least or later. It returns the resource version of the
-// list. Zero size means 500 objects a page.
+// Listed is the position of a list.
+type Listed struct {
+	// Version is the resource version of the list: a watch from there sends every change that the list may lack.
+	Version string
+	// Until is the highest resource version of a page, if the pages are of different versions: the list may have changes
+	// up to it, also of objects that the watch sends again. Otherwise, it is empty.
+	Until string
+}
+
+// with returns the position after a page at that resource version.
+func (l Listed) with(version string) Listed {
+	switch {
+	case version == l.Version:
+	case sources.Older(version, l.Version):
+		l.Until, l.Version = cmp.Or(l.Until, l.Version), version
+	case l.Until == "" || sources.Older(l.Until, version):
+		l.Until = version
+	}
+	return l
+}
+
+// Whole, as the size of a page, asks for the whole list at once.
+const Whole = -1
+
+// List reads the collection page by page, at resource version least or later. Zero size means 500 objects a page.
+//
+// If a continue token has expired, the server may offer another one, for the remaining pages at a later version. List
+// takes it if Config.Torn is set. Otherwise it starts again, once, and asks for everything in one page.
 func (s *Source) List(ctx context.Context, least string, size int, into Collector,
-	shard string) (version string, err error) {
+	shard string) (at Listed, err error) {
 	ctx, end := s.untilMoved(ctx)
 	defer end(&err)
-	query := atLeast(least)
-	query.Set("limit", limit(size))
-	for page := 1; ; page++ {
+	query, again, torn := atLeast(least), false, ""
+	if size != Whole {
+		query.Set("limit", limit(size))
+	}
+	for first := true; query != nil; {
 		info, err := s.page(ctx, query, into, shard)
-		if page > 1 && apierrors.IsResourceExpired(err) {
-			// The snapshot of the continue token has expired. Read everything at once, from the cache, at version or later.
+		expired := !first && apierrors.IsResourceExpired(err)
+		next := ""
+		if status := apierrors.APIStatus(nil); expired && s.config.Torn && errors.As(err, &status) {
+			next = status.Status().Continue
+		}
+		switch {
+		case next != "" && query.Get("continue") != torn: // not one that replaced another
+			torn = next
+			query = url.Values{"limit": query["limit"], "continue": {next}}
+			continue
+		case expired && again:
+			return Listed{}, fmt.Errorf("list: %w: %v", errTokens, err)
+		case expired:
 			into.Reset()
-			info, err = s.page(ctx, atLeast(version), into, shard)
+			query, again, first = atLeast(at.Version), true, true
+			continue
+		case err != nil:
+			return Listed{}, err
+		case first:
+			at, first = Listed{Version: info.ResourceVersion}, false
+		default:
+			at = at.with(info.ResourceVersion)
 		}
-		if err != nil {
-			return "", err
-		}
-		version = info.ResourceVersion
-		if query, err = nextPage(query, info); err != nil || query == nil {
-			return version, err
+		if query, err = nextPage(query, info); err != nil {
+			return Listed{}, err
 		}
 	}
+	return at, nil
 }
 
 // ListAt reads the collection page by page, exactly at resource version rv. The error is ErrNoListAt if the server
@@ -117,7 +162,11 @@ func nextPage(query url.Values, info decode.ListInfo) (url.Values, error) {
 	case query.Get("continue"):
 		return nil, errors.New("list: the server sent the same continue token again")
 	}
-	return url.Values{"limit": query["limit"], "continue": {info.Continue}}, nil
+	next := url.Values{"continue": {info.Continue}}
+	if query.Has("limit") {
+		next["limit"] = query["limit"]
+	}
+	return next, nil
 }
 
 // atLeast returns the parameters of a list at resource version rv or later: any for "0", the newest for "".

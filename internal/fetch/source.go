@@ -42,6 +42,9 @@ type Config struct {
 	Accept, AcceptList           string                    // the media types of a watch and of a list
 	Background                   bool                      // requests give way to the lists of the client
 	Check                        func(decode.Format) error // returns an error if objects in a format cannot be decoded
+	// Torn allows lists whose pages are of different resource versions: later changes to objects of the list are sent
+	// again by the watch, and must not replace newer objects.
+	Torn bool
 }
 
 // Source is one collection of an API server, or one namespace of it. Its methods are for one goroutine, except Traffic.

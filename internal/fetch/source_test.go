@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -124,10 +125,10 @@ func TestListAddsRawObjects(t *testing.T) {
 	source, server := newTestSource(t, listAnswer("7", "t", `{"a":1}`), expiredToken,
 		listAnswer("9", "", `{"a":2},{"a":3}`))
 	var got records
-	version, err := source.List(t.Context(), "5", 1, &got, "s")
+	at, err := source.List(t.Context(), "5", 1, &got, "s")
 	want := []string{`{"a":1} ThingList`, ".", "reset", `{"a":2} ThingList`, `{"a":3} ThingList`, "."}
-	if err != nil || version != "9" || !slices.Equal(got.lines, want) {
-		t.Errorf("%q, version %s, %v", got.lines, version, err)
+	if err != nil || at != (Listed{Version: "9"}) || !slices.Equal(got.lines, want) {
+		t.Errorf("%q, %+v, %v", got.lines, at, err)
 	}
 	const with = "labelSelector=a%3Db"
 	queries := []string{
@@ -143,6 +144,75 @@ func TestListAddsRawObjects(t *testing.T) {
 	}
 }
 
+// otherToken is a 410 with a token for the remaining pages at a later version.
+var otherToken = answer{code: http.StatusGone,
+	body: `{"kind":"Status","status":"Failure","reason":"Expired","code":410,"metadata":{"continue":"u"}}`}
+
+// If a continue token has expired, and the server offers another one, the list continues with that. Its version is the
+// lowest of all pages. A list that must not be torn starts again instead.
+// Guarantees: R4
+func TestListContinuesAtALaterVersion(t *testing.T) {
+	const with = "labelSelector=a%3Db"
+	for name, c := range map[string]struct {
+		torn    bool
+		answers []answer
+		at      Listed
+		want    string
+		queries string
+		failed  bool
+	}{
+		"torn": {true, []answer{listAnswer("7", "t", `1`), otherToken, listAnswer("9", "v", `2`), listAnswer("9", "", `3`)},
+			Listed{"7", "9"}, "1 . 2 . 3 .", "limit t u v", false},
+		"torn twice": {true, []answer{listAnswer("7", "t", `1`), otherToken, listAnswer("9", "v", `2`), expiredTo("w"), listAnswer("12", "", `3`)},
+			Listed{"7", "12"}, "1 . 2 . 3 .", "limit t u v w", false},
+		"the other token has expired, too": {true, []answer{listAnswer("7", "t", `1`), otherToken, otherToken, listAnswer("9", "", `2`)},
+			Listed{"9", ""}, "1 . reset 2 .", "limit t u all", false},
+		"not torn": {false, []answer{listAnswer("7", "t", `1`), otherToken, listAnswer("9", "", `2`)},
+			Listed{"9", ""}, "1 . reset 2 .", "limit t all", false},
+		"a page in the past": {false, []answer{listAnswer("7", "t", `1`), listAnswer("5", "u", `2`), listAnswer("6", "", `3`)},
+			Listed{"5", "7"}, "1 . 2 . 3 .", "limit t u", false},
+		"expired twice": {false, []answer{listAnswer("7", "t", `1`), expiredToken, listAnswer("9", "u", `2`), expiredToken},
+			Listed{}, "1 . reset 2 .", "limit t all u", true},
+		"expired twice, other tokens": {true, []answer{listAnswer("7", "t", `1`), expiredToken, listAnswer("9", "u", `2`), expiredToken},
+			Listed{}, "1 . reset 2 .", "limit t all u", true},
+	} {
+		source, server := newTestSource(t, c.answers...)
+		source.config.Torn = c.torn
+		var got records
+		at, err := source.List(t.Context(), "0", 1, &got, "")
+		var queries []string
+		for _, q := range server.queries {
+			values, _ := url.ParseQuery(q)
+			switch {
+			case values.Has("continue"):
+				queries = append(queries, values.Get("continue"))
+			case values.Has("limit"):
+				queries = append(queries, "limit")
+			default:
+				queries = append(queries, "all")
+			}
+		}
+		lines := strings.ReplaceAll(strings.Join(got.lines, " "), " ThingList", "")
+		if at != c.at || lines != c.want || strings.Join(queries, " ") != c.queries || (err != nil) != c.failed {
+			t.Errorf("%s: %+v, %q, requests %q, %v", name, at, lines, queries, err)
+		}
+		if c.failed && (!errors.Is(err, errTokens) || transport.StatusCode(err) == http.StatusGone) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	source, server := newTestSource(t, listAnswer("7", "", `1`))
+	if _, err := source.List(t.Context(), "0", Whole, &records{}, ""); err != nil || server.queries[0] != with+"&resourceVersion=0" {
+		t.Errorf("%q, %v", server.queries, err)
+	}
+}
+
+// expiredTo is otherToken with that token.
+func expiredTo(token string) answer {
+	a := otherToken
+	a.body = strings.Replace(a.body, `"u"`, `"`+token+`"`, 1)
+	return a
+}
+
 // An exact list fails with ErrNoListAt if it cannot be at the version, or lacks an object.
 // Guarantees: S2
 func TestExactListIsExact(t *testing.T) {
@@ -155,6 +225,7 @@ func TestExactListIsExact(t *testing.T) {
 		{listAnswer("8", "", "{}"), false, true},
 		{listAnswer("7", "", "{}"), true, true},
 		{expiredToken, false, true},
+		{otherToken, false, true},
 	} {
 		source, server := newTestSource(t, c.answer)
 		err := source.ListAt(t.Context(), "7", 0, &records{broken: c.broken}, "")
@@ -236,6 +307,73 @@ func TestEndOfAWatch(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
+	}
+}
+
+// A server that cannot watch refuses a watch, or answers it with a list. A streaming list then asks for a paged list.
+// Guarantees: R24
+func TestCollectionThatCannotBeWatched(t *testing.T) {
+	code := func(code int) answer {
+		return answer{code: code, body: fmt.Sprintf(`{"kind":"Status","status":"Failure","code":%d}`, code)}
+	}
+	for name, c := range map[string]struct {
+		answer  answer
+		noWatch bool
+	}{
+		"405":                {code(http.StatusMethodNotAllowed), true},
+		"501":                {code(http.StatusNotImplemented), true},
+		"503":                {code(http.StatusServiceUnavailable), false},
+		"400":                {code(http.StatusBadRequest), false},
+		"a list":             {listAnswer("7", "", `{"a":1}`), true},
+		"an empty list":      {answer{body: ` { "kind" : "ThingList"}`}, true},
+		"the items first":    {answer{body: `{"items":[]}`}, true},
+		"the version first":  {answer{body: `{"apiVersion":"v1" , "kind":"ThingList"}`}, true},
+		"no kind":            {answer{body: `{"apiVersion":"v1","items":[]}`}, true},
+		"an object":          {answer{body: `{"apiVersion":"v1","kind":"Thing"}`}, false},
+		"the metadata first": {answer{body: `{"metadata":{},"items":[]}`}, false},
+		"a Status":           {answer{body: expired}, false},
+		"no key":             {answer{body: `{}`}, false},
+		"no object":          {answer{body: `[1]`}, false},
+		"half a list":        {answer{body: `{"kind":"Thing`}, false},
+		"an event":           {answer{body: added}, false},
+		"nothing":            {answer{}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			source, _ := newTestSource(t, c.answer, c.answer)
+			var got records
+			w, err := source.Watch(t.Context(), State{Version: "7"}, "")
+			if err == nil {
+				err = w.Follow(got.NewIntake, func(string) error { return nil })
+				w.Close()
+			}
+			if errors.Is(err, ErrNoWatch) != c.noWatch {
+				t.Errorf("%s: %v", name, err)
+			}
+			if !c.noWatch {
+				return
+			}
+			w, err = source.Stream(t.Context(), "", "")
+			if err == nil {
+				_, err = w.InitialEvents(&got)
+				w.Close()
+			}
+			if !errors.Is(err, ErrNoStreaming) || errors.Is(err, ErrNoWatch) {
+				t.Errorf("%s as a streaming list: %v", name, err)
+			}
+		})
+	}
+	for _, c := range []struct {
+		begin           string
+		isList, decided bool
+	}{
+		{"", false, false},
+		{"k8s", false, false},
+		{"k8s\x00\x0a", true, true},
+		{"\x00\x00\x01\x00", false, true},
+	} {
+		if isList, decided := beginsList(decode.Protobuf, []byte(c.begin)); isList != c.isList || decided != c.decided {
+			t.Errorf("%q: list %t, decided %t", c.begin, isList, decided)
+		}
 	}
 }
 

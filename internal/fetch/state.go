@@ -3,15 +3,15 @@ package fetch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 const (
-	// relist after this many consecutive watches from a version that the server has not reached
-	maxAhead         = 3
 	streamAgainAfter = time.Hour // the pause before the next streaming list after the server refused one
+	watchAgainAfter  = time.Hour // the pause before the next watch after the server could not watch the collection
 )
 
 // Phase is the kind of request that a State asks for.
@@ -22,15 +22,19 @@ const (
 	Listing Phase = iota
 	// Watching asks for the changes since State.Version.
 	Watching
+	// Polling asks for nothing for a while, and then for the whole collection: the server cannot watch it.
+	Polling
 )
 
-// String returns "listing" or "watching".
+// String returns "listing", "watching" or "polling".
 func (p Phase) String() string {
 	switch p {
 	case Listing:
 		return "listing"
 	case Watching:
 		return "watching"
+	case Polling:
+		return "polling"
 	}
 	return fmt.Sprintf("Phase(%d)", uint8(p))
 }
@@ -53,6 +57,7 @@ const (
 	ReasonWarmStart
 	ReasonAudit
 	ReasonUpdated
+	ReasonPolled
 
 	Reasons = iota // their number
 )
@@ -60,7 +65,7 @@ const (
 // String returns the name of the reason in lower case, such as "expired".
 func (r Reason) String() string {
 	names := [Reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
-		"shard", "warm start", "audit", "updated"}
+		"shard", "warm start", "audit", "updated", "polled"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -82,9 +87,12 @@ const (
 // State says what a reflector requests next, and why. A transition returns another State.
 //
 //	Listing  -- Listed, Loaded ------------------> Watching
+//	Listing  -- Listed: cannot be watched -------> Polling
 //	Listing  -- Failed: ask otherwise, or again -> Listing
 //	Watching -- Failed: ask again ---------------> Watching
 //	Watching -- Relist; Failed: changes are lost -> Listing
+//	Watching -- Failed: cannot be watched -------> Polling
+//	Polling  -- Relist, after a while -----------> Listing
 //	any      -- Failed: the sink is wrong -------> Listing
 type State struct {
 	Phase   Phase
@@ -96,6 +104,7 @@ type State struct {
 
 	loaded bool      // the sink has objects of a saved state
 	paged  time.Time // use paged lists until then: the server refused a streaming list
+	polled time.Time // open no watch until then: the server could not watch the collection
 }
 
 // ListPhase is the part of a State while Listing.
@@ -103,25 +112,35 @@ type ListPhase struct {
 	Least    string // the minimum resource version of the list: "0" for any, "" for the newest
 	Restored bool   // compare contents: the server went back in time since the last list, or an audit found a difference
 	Told     bool   // the sink needs no empty list if the server does not serve the resource
+	Whole    bool   // not page by page: the continue tokens expire
 }
 
 // WatchPhase is the part of a State while Watching.
 type WatchPhase struct {
 	Open    Watch   // the open watch of a streaming list; nil if there is none
 	CatchUp CatchUp // after a warm start
-	ahead   int     // consecutive watches from a version that the server has not reached
+	Until   string  // the sink may have later objects than the watch sends up to this version; see Listed
+	lag     lag     // the server has not reached the version
 }
 
 // Start returns the state before the first list. told is ListPhase.Told.
 func Start(told bool) State { return State{Phase: Listing, List: ListPhase{Least: "0", Told: told}} }
 
-// Listed returns the state after the whole collection has entered the sink.
-func (s State) Listed() State { return State{Phase: Watching, Version: s.Version, paged: s.paged} }
+// Listed returns the state after the whole collection has entered the sink. until is the Until of the list.
+func (s State) Listed(until string, now time.Time) State {
+	next := State{Phase: Watching, Version: s.Version, paged: s.paged, polled: s.polled}
+	if s.Version == "" || s.Polls(now) {
+		next.Phase, next.Why = Polling, ReasonPolled
+	} else {
+		next.Watch.Until = until
+	}
+	return next
+}
 
 // Loaded returns the state after the objects of a saved state have entered the sink. until is the resource version that
 // the server has, or empty if that is the version of the objects.
 func (s State) Loaded(until string, now time.Time) State {
-	s = s.Listed()
+	s = s.Listed("", now)
 	s.Why, s.loaded = ReasonWarmStart, true
 	if until != "" {
 		s.Watch.CatchUp = CatchUp{until: until, progress: now}
@@ -145,6 +164,15 @@ func (s State) Gone() State {
 // restored or the sink has objects of a saved state.
 func (s State) Doubtful() bool { return s.List.Restored || s.loaded }
 
+// Polls reports whether the next list is not followed by a watch, because the server could not watch the collection.
+func (s State) Polls(now time.Time) bool { return now.Before(s.polled) }
+
+// Watches returns the state after a list without a version that can be watched all the same.
+func (s State) Watches() State {
+	s.Phase, s.Why, s.Watch = Watching, ReasonFirst, WatchPhase{}
+	return s
+}
+
 // Streams reports whether the next list may be a streaming list.
 func (s State) Streams(now time.Time) bool { return !now.Before(s.paged) }
 
@@ -156,7 +184,7 @@ func (s State) Updated() State {
 
 // Succeeded returns the state after a list or watch without a failure.
 func (s State) Succeeded() State {
-	s.Watch.ahead = 0
+	s.Watch.lag = lag{}
 	return s
 }
 
@@ -179,16 +207,23 @@ func (s State) Ended(now time.Time) (State, error) {
 	return s, nil
 }
 
+// lost reports whether err means that a change of a watch could not be understood.
+func lost(err error) bool {
+	return slices.ContainsFunc([]error{ErrUnknownDeleted, ErrForeign, ErrUnexplained, ErrNoNumber},
+		func(one error) bool { return errors.Is(err, one) })
+}
+
 // Failed returns the state after err, and how to wait first. note describes the transition for the log; it is empty
 // unless the transition is worth a line.
 func (s State) Failed(err error, now time.Time) (next State, wait Wait, note string) {
 	expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 	tooLarge := IsTooLarge(err)
 	watching := s.Phase == Watching
-	if watching && tooLarge {
-		s.Watch.ahead++
+	behind := errors.Is(err, ErrBehind)
+	if watching && tooLarge && !behind {
+		s.Watch.lag, behind = s.Watch.lag.next(err, s.Version, now)
 	} else {
-		s.Watch.ahead = 0
+		s.Watch.lag = lag{}
 	}
 	switch {
 	case errors.Is(err, ErrNotServed):
@@ -197,19 +232,27 @@ func (s State) Failed(err error, now time.Time) (next State, wait Wait, note str
 		}
 		s.Why = ReasonAbsent
 		return s, UntilServed, ""
-	case errors.Is(err, ErrWentBack), s.Watch.ahead >= maxAhead: // e.g. etcd was restored from a backup
+	case errors.Is(err, ErrWentBack): // e.g. etcd was restored from a backup
 		next = s.Relist("", ReasonRestored)
 		next.List.Restored = true
 		return next, Backoff, "the server went back in time: listing everything again"
+	case behind: // a list in the past shows that it was restored
+		return s.Relist("", ReasonBehind), Backoff, "the server is behind: listing at any resource version"
 	case errors.Is(err, ErrDiverged):
 		next = s.Relist("", ReasonAudit)
 		next.List.Restored = true
 		return next, NoWait, "the store differs from the server: listing everything again"
+	case watching && errors.Is(err, ErrNoWatch):
+		s.Phase, s.Why, s.Watch = Polling, ReasonPolled, WatchPhase{}
+		s.paged, s.polled = now.Add(streamAgainAfter), now.Add(watchAgainAfter)
+		return s, NoWait, "listing from time to time"
 	case watching && (expired || apierrors.IsStoreReadError(err)):
-		return s.Relist(s.Version, ReasonExpired), Backoff, "" // the changes since Version are lost
+		next = s.Relist(s.Version, ReasonExpired) // the changes since Version are lost
+		next.List.Whole = s.Watch.Until != ""     // the next list in pages could take as long
+		return next, Backoff, ""
 	case watching && s.Watch.CatchUp.stuck(err, now):
 		return s.Relist(s.Version, ReasonBehind), Backoff, ""
-	case watching && (errors.Is(err, ErrUnknownDeleted) || errors.Is(err, ErrForeign) || errors.Is(err, ErrUnexplained)):
+	case watching && lost(err):
 		return s.Relist(s.Version, ReasonUnclear), Backoff, "" // a change since Version is lost
 	case watching:
 		s.Why, s.Watch.CatchUp = ReasonFailed, s.Watch.CatchUp.failed(err)

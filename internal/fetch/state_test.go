@@ -27,9 +27,14 @@ func TestStateAfterEachFailure(t *testing.T) {
 	corrupt.ErrStatus.Reason, corrupt.ErrStatus.Code = metav1.StatusReasonStoreReadError, http.StatusInternalServerError
 	listing := State{Phase: Listing, Version: "7", List: ListPhase{Least: "7"}}
 	newest := State{Phase: Listing, Version: "7"}
-	watching := State{Phase: Watching, Version: "7", Watch: WatchPhase{ahead: 1}}
+	lagging := func(tries int) State { // since half a minute
+		return State{Phase: Watching, Version: "7", Watch: WatchPhase{lag: lag{now.Add(-leastLag), tries, -1}}}
+	}
+	watching := lagging(1)
 	retried := State{Phase: Watching, Version: "7"}
-	ahead := func(n int) State { return State{Phase: Watching, Version: "7", Watch: WatchPhase{ahead: n}} }
+	torn := State{Phase: Watching, Version: "7", Watch: WatchPhase{Until: "9"}}
+	whole := State{Phase: Listing, Version: "7", List: ListPhase{Least: "7", Whole: true}}
+	polling := State{Phase: Polling, Version: "7", paged: now.Add(streamAgainAfter), polled: now.Add(watchAgainAfter)}
 	restored := State{Phase: Listing, Version: "7", List: ListPhase{Restored: true}}
 	paged := listing
 	paged.paged = now.Add(streamAgainAfter)
@@ -42,9 +47,16 @@ func TestStateAfterEachFailure(t *testing.T) {
 	}{
 		{watching, errors.New("refused"), retried, Backoff, ReasonFailed},
 		{watching, ErrEmptyWatch, retried, Backoff, ReasonFailed},
-		{watching, tooLarge, ahead(2), Backoff, ReasonFailed},
-		{ahead(maxAhead - 1), tooLarge, restored, Backoff, ReasonRestored},
+		{watching, tooLarge, lagging(2), Backoff, ReasonFailed},
+		{lagging(leastTries - 1), tooLarge, newest, Backoff, ReasonBehind},
+		{watching, ErrBehind, newest, Backoff, ReasonBehind},
+		{watching, fmt.Errorf("%w: %w", ErrBehind, tooLarge), newest, Backoff, ReasonBehind},
+		{watching, fmt.Errorf("%w: %w", ErrDiverged, ErrBehind), newest, Backoff, ReasonBehind},
 		{watching, ErrWentBack, restored, Backoff, ReasonRestored},
+		{watching, ErrNoWatch, polling, NoWait, ReasonPolled},
+		{watching, ErrNoNumber, listing, Backoff, ReasonUnclear},
+		{torn, errors.New("refused"), torn, Backoff, ReasonFailed},
+		{torn, expired, whole, Backoff, ReasonExpired},
 		{watching, expired, listing, Backoff, ReasonExpired},
 		{watching, corrupt, listing, Backoff, ReasonExpired},
 		{watching, ErrUnknownDeleted, listing, Backoff, ReasonUnclear},
@@ -53,6 +65,8 @@ func TestStateAfterEachFailure(t *testing.T) {
 		{watching, absent, newest, UntilServed, ReasonAbsent},
 		{listing, errors.New("refused"), listing, Backoff, ReasonFailed},
 		{listing, ErrForeign, listing, Backoff, ReasonFailed},
+		{listing, ErrNoNumber, listing, Backoff, ReasonFailed},
+		{listing, errTokens, listing, Backoff, ReasonFailed},
 		{listing, expired, newest, NoWait, ReasonBehind},
 		{listing, tooLarge, newest, NoWait, ReasonBehind},
 		{newest, expired, newest, Backoff, ReasonFailed},
@@ -73,8 +87,75 @@ func TestStateAfterEachFailure(t *testing.T) {
 	if next, _, _ := told.Failed(ErrWentBack, now); !next.List.Told {
 		t.Error("the sink gets the same absence again")
 	}
-	if s := paged.Listed(); s != (State{Phase: Watching, Version: "7", paged: paged.paged}) {
+	if s := paged.Listed("9", now); s != (State{Phase: Watching, Version: "7", paged: paged.paged, Watch: WatchPhase{Until: "9"}}) {
 		t.Errorf("after a list: %+v", s)
+	}
+}
+
+// After a list, the reflector watches, unless the list has no resource version or the server could not watch within the
+// last hour.
+// Guarantees: R24
+func TestStateAfterAListThatCannotBeWatched(t *testing.T) {
+	now := time.Unix(1000, 0)
+	unwatched, _, _ := State{Phase: Watching, Version: "7"}.Failed(ErrNoWatch, now)
+	for i, c := range []struct {
+		from State
+		at   time.Time
+		want Phase
+	}{
+		{State{Version: "7"}, now, Watching},
+		{State{}, now, Polling},
+		{unwatched.Relist("7", ReasonPolled), now.Add(watchAgainAfter - 1), Polling},
+		{unwatched.Relist("7", ReasonPolled), now.Add(watchAgainAfter), Watching},
+	} {
+		if next := c.from.Listed("", c.at); next.Phase != c.want || (next.Why == ReasonPolled) != (c.want == Polling) {
+			t.Errorf("%d: %+v, want %v", i, next, c.want)
+		}
+	}
+	if unwatched.Streams(now.Add(watchAgainAfter-1)) || !unwatched.Streams(now.Add(watchAgainAfter)) {
+		t.Errorf("%+v", unwatched)
+	}
+}
+
+// A server that has not reached the version of a watch gets time while it comes closer. The reflector lists when it has
+// not come closer for half a minute, or comes closer so slowly that it would take more than five minutes.
+// Guarantees: R6
+func TestServerThatIsBehind(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		version string
+		every   time.Duration
+		current func(after time.Duration) string // the rest of the message
+		lists   time.Duration                    // zero for never
+	}{
+		"three answers at once":   {"1000", time.Second, func(time.Duration) string { return "900" }, 30 * time.Second},
+		"stands still":            {"1000", 20 * time.Second, func(time.Duration) string { return "900" }, 40 * time.Second},
+		"long waits":              {"1000", time.Minute, func(time.Duration) string { return "900" }, 2 * time.Minute},
+		"no number":               {"1000", 10 * time.Second, func(time.Duration) string { return "x" }, 30 * time.Second},
+		"a version without order": {"x", 10 * time.Second, func(time.Duration) string { return "9" }, 30 * time.Second},
+		"approaches in 4 minutes": {"1000", 10 * time.Second, func(d time.Duration) string { return fmt.Sprint(1000 - 240 + int(d.Seconds())) }, 0},
+		"approaches in 10 minutes": {"1000", 10 * time.Second,
+			func(d time.Duration) string { return fmt.Sprint(1000 - 600 + int(d.Seconds())) }, 30 * time.Second},
+		"stops on its way": {"1000", 10 * time.Second,
+			func(d time.Duration) string { return fmt.Sprint(800 + int(min(d, 90*time.Second).Seconds())) }, 120 * time.Second},
+		"goes back": {"1000", 10 * time.Second, func(d time.Duration) string { return fmt.Sprint(900 - int(d.Seconds())) }, 30 * time.Second},
+	} {
+		s, lists := State{Phase: Watching, Version: c.version}, time.Duration(0)
+		for after := time.Duration(0); after < 4*time.Minute && lists == 0; after += c.every {
+			message := fmt.Sprintf("Too large resource version: %s, current: %s", c.version, c.current(after))
+			tooLarge := apierrors.NewTimeoutError(message, 1)
+			tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+			if s, _, _ = s.Failed(tooLarge, begin.Add(after)); s.Phase == Listing {
+				lists = after
+			}
+		}
+		if lists != c.lists || lists != 0 && s.Why != ReasonBehind {
+			t.Errorf("%s: lists after %v, want %v", name, lists, c.lists)
+		}
+	}
+	s := State{Phase: Watching, Version: "7", Watch: WatchPhase{lag: lag{begin, leastTries, 9}}}
+	if got := s.Succeeded(); got.Watch.lag != (lag{}) {
+		t.Errorf("%+v after a watch", got)
 	}
 }
 

@@ -108,7 +108,8 @@ func (s *Source) Ahead(ctx context.Context, version string) (Watch, error) {
 	if !s.HasValues() {
 		return nil, nil
 	}
-	return s.watchValues(ctx, url.Values{"resourceVersion": {version}}, aheadLimit)
+	w, err := s.watchValues(ctx, url.Values{"resourceVersion": {version}}, aheadLimit)
+	return w, unwatchable(err)
 }
 
 // watchValues opens a watch. If limit is not zero and the watch is not open then, it opens later.

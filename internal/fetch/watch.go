@@ -71,15 +71,17 @@ type serverWatch struct {
 	progress *transport.Progress // ends request when the initial events take too long; nil for a watch without them
 }
 
-// Watch opens the watch that state asks for, which begins at state's resource version.
+// Watch opens the watch that state asks for, which begins at state's resource version. The error is ErrNoWatch if the
+// collection cannot be watched.
 func (s *Source) Watch(ctx context.Context, state State, shard string) (Watch, error) {
 	query := url.Values{"resourceVersion": {state.Version}}
 	if s.HasValues() {
-		return s.watchValues(ctx, query, 0)
+		w, err := s.watchValues(ctx, query, 0)
+		return w, unwatchable(err)
 	}
 	w, err := s.open(ctx, query, false, state.Watch.CatchUp.timeout(), shard)
 	if err != nil {
-		return nil, err
+		return nil, unwatchable(err)
 	}
 	return w, nil
 }
@@ -105,7 +107,10 @@ func (s *Source) Stream(ctx context.Context, least, shard string) (Watch, error)
 
 // refused returns an ErrNoStreaming if err, the outcome of a streaming list, requires a paged list instead.
 func refused(err error) error {
-	if errors.Is(err, transport.ErrNoProgress) || isRefusal(err) {
+	switch {
+	case errors.Is(err, ErrNoWatch), errors.Is(err, errNoVersion): // the paged list shows what to do
+		return fmt.Errorf("%w: %v", ErrNoStreaming, err)
+	case errors.Is(err, transport.ErrNoProgress), isRefusal(err):
 		return fmt.Errorf("%w: %w", ErrNoStreaming, err)
 	}
 	return err
@@ -161,6 +166,7 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 		w.progress = transport.NewProgress(w.request, &w.silence, w.deadline, streamDeadline, streamProgress)
 		body = w.progress
 	}
+	body = &eventsOnly{body: body, format: w.response.Format}
 	w.frames = decode.NewFrames(body, w.response.Format)
 	return w, nil
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Drain applies the items of a pipe, batch by batch, in order. Two goroutines apply: that of Run, and that of a
-// producer in Flush, which saves waking the other one when there are few items.
+// producer in Flush, which saves waking the other one when there are few items, or in Settle.
 //
 //	producer -> Queue -- Flush: few items, nobody applies, room --> Apply
 //	                       |
@@ -19,7 +19,7 @@ type Drain[T any] struct {
 	Apply func(batch []T) error // applies a batch, which is not empty and which it must not keep
 	Wait  func(context.Context) // waits for room for a batch
 	Full  func() bool           // reports whether Wait would wait
-	// Exited is called if Apply panics or ends its goroutine in Flush, whose caller cannot know that.
+	// Exited is called if Apply panics or ends its goroutine in Flush or Settle, whose callers cannot know that.
 	Exited func()
 
 	// held while items move from the pipe to Apply, so that they stay in order; protects the fields below
@@ -68,13 +68,31 @@ func (d *Drain[T]) Flush() error {
 		return nil
 	}
 	d.batch = d.Pipe.takeFew(d.batch, d.Few)
+	return d.watched(d.applyLocked)
+}
+
+// Settle applies all items that the pipe has now, once there is room for them, and waits for another goroutine that
+// applies some of them. It returns errors as Run does.
+func (d *Drain[T]) Settle(ctx context.Context) error {
+	for more := true; more; {
+		n, _ := d.Pipe.Len() // another goroutine that took the last items holds applying
+		more = n > 0
+		if err := d.watched(func() error { return d.Next(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watched calls apply, and calls Exited if that panics or ends the goroutine.
+func (d *Drain[T]) watched(apply func() error) error {
 	exited := true
 	defer func() {
 		if exited {
 			d.Exited()
 		}
 	}()
-	err := d.applyLocked()
+	err := apply()
 	exited = false
 	return err
 }

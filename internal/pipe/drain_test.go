@@ -117,6 +117,38 @@ func TestFlushAppliesWhatItMay(t *testing.T) {
 	})
 }
 
+// Settle applies everything, in batches, and waits for room. It ends with its context.
+// Guarantees: F1, F3, F4
+func TestSettleAppliesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDrained()
+		settled := make(chan error, 1)
+		settle := func(ctx context.Context) { settled <- d.Settle(ctx) }
+		d.queue(t, 1, 2, 3, -4, 5)
+		settle(t.Context())
+		d.applied(t, "[[1 2 3] [-4] [5]]")
+		if err := <-settled; err != nil {
+			t.Error(err)
+		}
+		d.room = make(chan struct{})
+		d.queue(t, 7)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go settle(ctx)
+		d.applied(t, "[]")
+		why := errors.New("why")
+		cancel(why)
+		if err := <-settled; err != why {
+			t.Error(err)
+		}
+		close(d.room)
+		d.Apply = func([]item) error { runtime.Goexit(); return nil }
+		go func() { _ = d.Settle(t.Context()) }()
+		if synctest.Wait(); d.exits != 1 {
+			t.Errorf("reported %d times", d.exits)
+		}
+	})
+}
+
 // Run ends with the error of Apply, and when the pipe is closed and empty.
 // Guarantees: F5
 func TestRunEndsWithTheFirstError(t *testing.T) {

@@ -14,6 +14,9 @@ type Sink[T intake.Object, S any] interface {
 	Put(ctx context.Context, d Delta[T, S]) error
 	// Flush ends a batch of deltas.
 	Flush() error
+	// Held returns the resource version of the object with that key that the sink has after all deltas so far, or "" if it
+	// has no such object. It returns false if the sink does not know what it has.
+	Held(ctx context.Context, key intake.Key) (version string, ok bool, err error)
 	// Stale returns the number of objects that could not be decoded, as of the last delta.
 	Stale() int
 }

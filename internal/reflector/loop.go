@@ -27,16 +27,24 @@ type Config[T intake.Object, S fmt.Stringer] struct {
 	Asked func(S) intake.Asked // how to treat the objects in the response to a request for a shard
 	Saved *saved.State         // nil for no warm start
 
-	PagedList  bool // lists without streaming
-	PageSize   int
+	PagedList bool // lists without streaming
+	PageSize  int
+	// PollEvery is the pause between two lists of a collection that cannot be watched. Zero means defaultPollEvery.
+	// Negative means that such a collection ends Run with an ErrNoWatch.
+	PollEvery  time.Duration
 	TellAbsent bool // the sink gets an empty first list if the resource is absent then
 
 	OnFailure func(error) // a function of the user; nil for none
-	// Resumed is called when a watch resumes after a failure, or from another address of the server; nil for none.
-	Resumed func(away time.Duration, moved bool)
+	// Resumed is called when a watch resumes. No watch was open for the time away. unsure means that changes may be
+	// missing: the server has sent events late before, or the watch is at another address of the server. Nil for none.
+	Resumed func(away time.Duration, unsure bool)
 	Waiting func() // called when the wait after a failure begins; nil for none
 	Log     *slog.Logger
 }
+
+// defaultPollEvery is the default of Config.PollEvery. Its order is that of the longest backoff, which is how often
+// client-go lists such a collection.
+const defaultPollEvery = 30 * time.Second
 
 // Loop lists and watches; see informer.Reflector. Only the goroutine in Run, or one that it waits for, uses its fields.
 // Before Run, others may change them.

@@ -133,7 +133,8 @@ const expired = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":
 // records is a sink that records what it gets: deltas, and a point for each flush after one.
 type records struct {
 	lines recorded[string]
-	err   error // the outcome of each Put
+	err   error             // the outcome of each Put
+	held  map[string]string // the versions of the objects, by name; nil if the sink does not know them
 }
 
 func (r *records) Put(_ context.Context, d Delta[*corev1.Pod, all]) error {
@@ -148,6 +149,18 @@ func (r *records) Put(_ context.Context, d Delta[*corev1.Pod, all]) error {
 	if d.Object != nil {
 		name = d.Object.Name
 	}
+	switch {
+	case r.held == nil:
+	case d.Type == Upserted:
+		r.held[name] = d.Object.ResourceVersion
+	case d.Type == Removed:
+		delete(r.held, name)
+	case d.Type == Replaced:
+		clear(r.held)
+		for _, p := range d.Items {
+			r.held[p.Name] = p.ResourceVersion
+		}
+	}
 	line := map[DeltaType]string{Upserted: "+", Removed: "-", Replaced: "=", Bookmarked: "@"}[d.Type]
 	r.lines.add(line + d.Version + " " + name + strings.Join(names, ","))
 	return r.err
@@ -158,6 +171,10 @@ func (r *records) Flush() error {
 		r.lines.add(".")
 	}
 	return nil
+}
+
+func (r *records) Held(_ context.Context, key intake.Key) (version string, ok bool, err error) {
+	return r.held[key.Name], r.held != nil, nil
 }
 
 func (r *records) Stale() int { return 0 }

@@ -11,7 +11,7 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// Run lists and watches until ctx ends or the sink fails; see informer.Reflector.
+// Run lists and watches until ctx ends, the sink fails or Config.PollEvery forbids to go on; see informer.Reflector.
 func (l *Loop[T, S]) Run(ctx context.Context) error {
 	defer l.enter(Idle, nil)
 	l.update(func(s *Status) {
@@ -68,7 +68,7 @@ func (l *Loop[T, S]) resharded() {
 	l.mu.Unlock()
 	if l.state.Phase == fetch.Watching && caughtUp && !silent && l.Sink.Stale() == 0 && l.restSuffices() {
 		l.state.Why = fetch.ReasonShard
-	} else if l.Shard.Settle(); l.state.Version != "" {
+	} else if l.Shard.Settle(); l.state.Version != "" || l.state.Phase == fetch.Polling {
 		l.state = l.state.Relist(l.state.Version, fetch.ReasonShard)
 	}
 	if l.listed {
@@ -86,7 +86,7 @@ func (l *Loop[T, S]) restSuffices() bool {
 // Relist makes the loop list everything again and compare contents, for the reason why. Any goroutine may call it.
 func (l *Loop[T, S]) Relist(why error) { l.Shard.End(fmt.Errorf("%w: %w", fetch.ErrDiverged, why)) }
 
-// repeat lists and watches until ctx ends or the sink fails.
+// repeat lists and watches until ctx ends, the sink fails or Config.PollEvery forbids to go on.
 func (l *Loop[T, S]) repeat(ctx context.Context) error {
 	for {
 		moves := l.moves()
@@ -120,7 +120,8 @@ func (l *Loop[T, S]) repeat(ctx context.Context) error {
 	}
 }
 
-// recover enters the state after err, and waits for the backoff. It returns an error if ctx ends or the sink fails.
+// recover enters the state after err, and waits for the backoff. It returns an error if ctx ends, the sink fails or
+// Config.PollEvery forbids to go on.
 func (l *Loop[T, S]) recover(ctx context.Context, err error) error {
 	now := time.Now()
 	next, wait, note := l.state.Failed(err, now)
@@ -131,6 +132,9 @@ func (l *Loop[T, S]) recover(ctx context.Context, err error) error {
 		}
 	})
 	l.reportFailure(err)
+	if l.PollEvery < 0 && errors.Is(err, fetch.ErrNoWatch) {
+		return err
+	}
 	from := l.state
 	l.state = next
 	if from.Watch.CatchUp.Pending() && !next.Watch.CatchUp.Pending() {

@@ -21,11 +21,12 @@ const (
 	Watching
 	Backoff
 	Absent
+	Polled
 )
 
 // String returns the name of the state, such as "Listing".
 func (s State) String() string {
-	names := [...]string{"Idle", "Listing", "Watching", "Backoff", "Absent"}
+	names := [...]string{"Idle", "Listing", "Watching", "Backoff", "Absent", "Polled"}
 	if int(s) < len(names) {
 		return names[s]
 	}
@@ -47,6 +48,7 @@ type Status struct {
 	NoWatchSince        time.Time
 	Requests            Requests
 	Restored            int
+	Late                int64
 	Failures            int
 	DecodeErrors        int
 	Stale               int
@@ -114,7 +116,7 @@ func (l *Loop[T, S]) Status() Status {
 	var retryAt time.Time
 	s.Failures, retryAt = l.retries.Failures(time.Now())
 	switch s.State {
-	case Listing, Watching:
+	case Listing, Watching, Polled:
 		s.Awaits = l.Source.Awaits.Get().String()
 	case Backoff, Absent:
 		s.Awaits, s.RetryAt = fetch.AwaitingRetry.String(), retryAt

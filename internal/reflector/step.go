@@ -1,14 +1,18 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/sources"
 )
 
@@ -21,7 +25,12 @@ func (l *Loop[T, S]) step(ctx context.Context) error {
 		l.enter(Watching, nil, "objects", l.read.Load(), "resourceVersion", l.state.Version)
 		return l.watch(ctx)
 	}
-	l.enter(Listing, nil)
+	if l.state.Phase == fetch.Polling {
+		return l.poll(ctx)
+	}
+	if l.state.Why != fetch.ReasonPolled { // otherwise, the state is Polled
+		l.enter(Listing, nil)
+	}
 	if l.warm.pending() {
 		if err := l.startWarm(ctx); err != nil || l.state.Phase == fetch.Watching {
 			return err
@@ -85,22 +94,56 @@ func (l *Loop[T, S]) asked(shard S) intake.Asked {
 
 // list lists the collection.
 func (l *Loop[T, S]) list(ctx context.Context, from *Origin[S]) error {
-	into := l.Decoder.Collector(l.asked(from.Shard), false, &l.read)
-	version, err := l.Source.List(ctx, l.state.List.Least, l.PageSize, into, from.Shard.String())
+	into, size := l.Decoder.Collector(l.asked(from.Shard), false, &l.read), l.PageSize
+	if l.state.List.Whole {
+		size = fetch.Whole
+	}
+	at, err := l.Source.List(ctx, l.state.List.Least, size, into, from.Shard.String())
 	if err != nil {
 		return err
 	}
-	w, failed := l.opened(l.Source.Ahead(ctx, version))
-	defer func() { // even if a callback calls runtime.Goexit
-		if w != nil && l.state.Watch.Open != w {
-			l.close(w)
-		}
-	}()
-	if err := l.replaced(ctx, from, version, into); err != nil {
+	w, failed, err := l.ahead(ctx, at, from)
+	if err != nil {
 		return err
 	}
-	l.state.Watch.Open = w
+	if err := l.during(w, func() error { return l.replaced(ctx, from, at, into) }); err != nil {
+		return err
+	}
 	return failed // the watch's; the sink has the list all the same
+}
+
+// ahead opens the watch of a list before the sink has the list, if there is a reason: a program's function may have no
+// history, and if PollEvery is negative, the sink gets no list that cannot be watched. failed is why the former is not
+// open.
+func (l *Loop[T, S]) ahead(ctx context.Context, at fetch.Listed, from *Origin[S]) (w fetch.Watch, failed, err error) {
+	switch {
+	case l.state.Polls(time.Now()):
+		return nil, nil, nil
+	case l.Source.HasValues():
+		w, failed = l.opened(l.Source.Ahead(ctx, at.Version))
+		return w, failed, nil
+	case l.PollEvery >= 0:
+		return nil, nil, nil
+	case at.Version == "" && l.state.Version == "":
+		return nil, nil, fmt.Errorf("list: %w: the list has no resource version", fetch.ErrNoWatch)
+	}
+	l.count(&l.watchesBy)
+	w, err = l.opened(l.Source.Watch(ctx, fetch.State{Version: at.Version}, from.Shard.String()))
+	return w, nil, err
+}
+
+// poll waits until it is time for the next list of a collection that cannot be watched.
+func (l *Loop[T, S]) poll(ctx context.Context) error {
+	every := cmp.Or(l.PollEvery, defaultPollEvery)
+	l.enter(Polled, nil, "objects", l.read.Load(), "every", every)
+	l.Source.Awaits.Set(fetch.AwaitingRetry)
+	l.update(func(s *Status) { s.RetryAt = time.Now().Add(every) })
+	err := run.Sleep(ctx, every)
+	l.update(func(s *Status) { s.RetryAt = time.Time{} })
+	if err == nil {
+		l.state = l.state.Relist(l.state.Version, fetch.ReasonPolled)
+	}
+	return err
 }
 
 // moves reports whether the next step is a move.
@@ -140,17 +183,25 @@ func (l *Loop[T, S]) stream(ctx context.Context, from *Origin[S]) error {
 	if err != nil {
 		return err
 	}
+	return l.during(w, func() error {
+		into := l.Decoder.Collector(l.asked(from.Shard), true, &l.read)
+		version, err := w.InitialEvents(into)
+		if err != nil {
+			return err
+		}
+		return l.replaced(ctx, from, fetch.Listed{Version: version}, into)
+	})
+}
+
+// during calls list while the watch w, which may be nil, is open. If list succeeds, w stays open in the reflector's
+// state.
+func (l *Loop[T, S]) during(w fetch.Watch, list func() error) error {
 	defer func() { // even if a callback calls runtime.Goexit
-		if l.state.Watch.Open != w {
+		if w != nil && l.state.Watch.Open != w {
 			l.close(w)
 		}
 	}()
-	into := l.Decoder.Collector(l.asked(from.Shard), true, &l.read)
-	version, err := w.InitialEvents(into)
-	if err != nil {
-		return err
-	}
-	if err := l.replaced(ctx, from, version, into); err != nil {
+	if err := list(); err != nil {
 		return err
 	}
 	l.state.Watch.Open = w
@@ -180,15 +231,13 @@ func (l *Loop[T, S]) watch(ctx context.Context) (err error) {
 		if w, err = l.opened(l.Source.Watch(ctx, l.state, shard.String())); err != nil {
 			return err
 		}
-		if l.Resumed != nil && (l.state.Why == fetch.ReasonFailed || l.Source.Moved()) {
-			l.Resumed(time.Since(since), l.Source.Moved())
-		}
+		l.resumed(since)
 	}
 	defer l.close(w)
 	l.Source.Awaits.Set(fetch.AwaitingData)
 	into := l.Decoder.Watch(l.Asked(shard), func(o intake.Result[T]) error { return l.change(ctx, o) }, l.flush)
 	err = w.Follow(into, func(version string) error {
-		if err := l.tell(ctx, Delta[T, S]{Type: Bookmarked, Version: version}); err != nil {
+		if err := l.tell(ctx, intake.Key{}, Delta[T, S]{Type: Bookmarked, Version: version}); err != nil {
 			return err
 		}
 		return l.flush()
@@ -203,29 +252,49 @@ func (l *Loop[T, S]) watch(ctx context.Context) (err error) {
 	return err
 }
 
+// resumed reports that a watch has resumed at the version of the sink. No watch was open since then.
+func (l *Loop[T, S]) resumed(since time.Time) {
+	unsure := l.Source.Moved() || l.Status().Late > 0 && l.state.Why != fetch.ReasonFirst
+	if l.Resumed != nil && (unsure || l.state.Why == fetch.ReasonFailed) {
+		l.Resumed(time.Since(since), unsure)
+	}
+}
+
 // probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored
 // server may be behind: it then sends nothing until it reaches that version, and never sends the changes before it.
 func (l *Loop[T, S]) probe(ctx context.Context) error {
 	err := l.Source.Reaches(ctx, l.state.Version, l.Shard.Value.String())
 	if fetch.IsTooLarge(err) {
-		return fmt.Errorf("%w: %w", fetch.ErrWentBack, err)
+		return fmt.Errorf("%w: %w", fetch.ErrBehind, err)
 	}
 	return err
 }
 
-// replaced puts the whole list, as of rv, into the sink.
-func (l *Loop[T, S]) replaced(ctx context.Context, from *Origin[S], rv string, read *intake.Collector[T]) error {
-	restored := l.state.List.Restored
-	if err := l.notBack(rv); err != nil && !restored {
-		return err // read may contain the sink's copies instead of the objects that the server sent
+// replaced puts the whole list at that position into the sink.
+func (l *Loop[T, S]) replaced(ctx context.Context, from *Origin[S], at fetch.Listed,
+	read *intake.Collector[T]) error {
+	rv := at.Version
+	back, err := l.precedes(rv)
+	switch {
+	case err != nil:
+		return fmt.Errorf("list: %w", err)
+	case rv == "" && sources.Ordered(l.state.Version) && !l.Source.HasValues():
+		return fmt.Errorf("list: %w: it is empty after %s", fetch.ErrNoNumber, l.state.Version)
+	case back && !l.state.List.Restored: // read may contain the sink's copies instead of the objects that the server sent
+		return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, l.state.Version)
 	}
 	d := Delta[T, S]{Type: Replaced, Items: read.Items(), Version: rv, Restored: l.state.Doubtful(), From: from}
 	d.Undecoded = slices.Collect(read.Undecoded())
-	err := l.put(ctx, d)
-	if err == nil {
+	if err = l.put(ctx, d); err == nil {
 		l.Shard.Settle()
 		l.listed = true
-		l.state = l.state.Listed()
+		l.state = l.state.Listed(at.Until, time.Now())
+		if l.Source.HasValues() && !l.state.Polls(time.Now()) {
+			l.state = l.state.Watches()
+		}
+	}
+	if l.state.Phase == fetch.Polling {
+		l.update(func(s *Status) { s.NoWatchSince = time.Now() })
 	}
 	return err
 }
@@ -249,13 +318,29 @@ func (l *Loop[T, S]) change(ctx context.Context, o intake.Result[T]) error {
 		failed := intake.Failure{Key: o.Key, UID: o.UID, Version: o.Version, Err: o.Err}
 		d.Type, d.Undecoded = Bookmarked, []intake.Failure{failed}
 	}
-	return l.tell(ctx, d)
+	return l.tell(ctx, o.Key, d)
 }
 
-// tell puts d into the sink. It returns an error if d is older than the sink.
-func (l *Loop[T, S]) tell(ctx context.Context, d Delta[T, S]) error {
-	if err := l.notBack(d.Version); err != nil {
+// tell puts d into the sink: the change of the object with that key, or a bookmark. It returns an error if the server
+// went back in time.
+func (l *Loop[T, S]) tell(ctx context.Context, key intake.Key, d Delta[T, S]) error {
+	back, err := l.precedes(d.Version)
+	if err != nil {
 		return err
+	}
+	again, err := l.again(ctx, key, d.Version)
+	switch {
+	case err != nil:
+		return err
+	case again:
+		d = Delta[T, S]{Type: Bookmarked, Version: d.Version}
+	case back:
+		if err := l.late(ctx, key, d.Version); err != nil {
+			return err
+		}
+	}
+	if back {
+		d.Version = l.state.Version
 	}
 	if l.state.Watch.CatchUp.Pending() {
 		l.state = l.state.Received(d.Version, time.Now())
@@ -271,12 +356,62 @@ func (l *Loop[T, S]) tell(ctx context.Context, d Delta[T, S]) error {
 	return nil
 }
 
-// notBack returns an error if resource version rv precedes that of the sink, unless versions mean nothing.
-func (l *Loop[T, S]) notBack(rv string) error {
-	if version := l.state.Version; !l.Source.HasValues() && rv != "" && version != "" && sources.Older(rv, version) {
-		return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, version)
+// again reports whether an event of the object with that key, at resource version rv, is part of the list already: the
+// pages of the list were of different versions, and the sink has a later version of the object.
+func (l *Loop[T, S]) again(ctx context.Context, key intake.Key, rv string) (bool, error) {
+	switch until := l.state.Watch.Until; {
+	case until == "" || rv == "":
+		return false, nil
+	case sources.Older(until, rv):
+		l.state.Watch.Until = ""
+		return false, nil
+	case key.Name == "":
+		return false, nil
 	}
-	return nil
+	held, _, err := l.Sink.Held(ctx, key)
+	if err != nil {
+		return false, errSink{err}
+	}
+	return sources.Older(rv, held), nil
+}
+
+// late returns an error if an event of the object with that key, at resource version rv, shows that the server went
+// back in time: the sink has a later version of the object, or may have one. Otherwise the event comes late. Some
+// servers send a bookmark before the events that precede it, or an older version with a deletion. Since a watch that
+// resumes at such a bookmark would lose these events, each resumed watch is audited from then on.
+func (l *Loop[T, S]) late(ctx context.Context, key intake.Key, rv string) error {
+	after := l.state.Version
+	if key.Name != "" {
+		held, ok, err := l.Sink.Held(ctx, key)
+		switch {
+		case err != nil:
+			return errSink{err}
+		case ok && !sources.Older(rv, held):
+			if l.Status().Late == 0 {
+				l.Log.Warn("the server sent an event that is older than the resource version before it: "+
+					"auditing whenever a watch resumes", "event", rv, "resourceVersion", after)
+			}
+			l.update(func(s *Status) { s.Late++ })
+			return nil
+		case ok:
+			after = held + " of the same object"
+		}
+	}
+	return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, after)
+}
+
+// precedes reports whether resource version rv precedes that of the sink. It returns an error if rv is not a number,
+// but that of the sink is. The versions of a program's function mean nothing.
+func (l *Loop[T, S]) precedes(rv string) (bool, error) {
+	version := l.state.Version
+	if rv == "" || version == "" || l.Source.HasValues() {
+		return false, nil
+	}
+	back, err := resourceversion.CompareResourceVersion(rv, version)
+	if err != nil && sources.Ordered(version) {
+		return false, fmt.Errorf("%w: %.100q after %s", fetch.ErrNoNumber, rv, version)
+	}
+	return back < 0, nil
 }
 
 // errSink wraps an error of the sink, which ends the loop.

@@ -132,6 +132,9 @@ func Older(a, b string) bool {
 	return err == nil && c < 0
 }
 
+// Ordered reports whether version is one that can be compared: a decimal number, as KEP-5504 defines it.
+func Ordered(version string) bool { return Reached(version, version) }
+
 // Reached reports whether resource version have equals want or follows it. It returns false if it cannot compare them.
 func Reached(have, want string) bool {
 	c, err := resourceversion.CompareResourceVersion(have, want)

@@ -153,7 +153,7 @@ var hostiles = map[string]hostile{
 	"watch/html":              {verb: "watch", contentType: "text/html", want: `content type "text/html"`, send: sends("<html>")},
 	"watch/protobuf as JSON":  {verb: "watch", want: `JSON: '\x00' where '{'`, send: sends("\x00\x00\x00\x05\x0a\x05ADDED")},
 	"watch/JSON as protobuf":  {verb: "watch", contentType: world.ProtobufType, want: "frame of 2065855609 bytes", send: sends(world.FrameHead)},
-	"watch/list":              {verb: "watch", want: "without type or object", send: sends(world.ListHead + "]}")},
+	"watch/list":              {verb: "watch", want: "cannot watch the collection", send: sends(world.ListHead + "]}")},
 	"watch/long type":         {verb: "watch", want: `type "MODIFIEDMODIFIED`, send: sends(`{"type":"` + strings.Repeat("MODIFIED", 99_999) + `","object":{}}`)},
 	"watch/deep Status":       {verb: "watch", want: "exceeded max depth", send: sends(`{"type":"ERROR","object":{"kind":"Status","x":` + strings.Repeat(`[`, 20_000) + strings.Repeat("]", 20_000) + "}}")},
 	"watch/long Status":       {verb: "watch", want: "xxx ...", send: sends(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"` + strings.Repeat("x", 60_000) + `"}}`)},

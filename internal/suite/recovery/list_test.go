@@ -20,6 +20,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/world"
+	"github.com/typedinformer/informer/watchcache"
 )
 
 // The last initial event of an object counts. If it decodes, the object is not stale; if it is a deletion, the object is gone,
@@ -106,13 +107,14 @@ func TestListBeginsAnewWhenATokenExpires(t *testing.T) {
 				w.Server.ResetRequests()
 				w.Server.Inject(informertest.Fault{Verb: "watch", Times: 1, Error: world.Expired})
 				w.Server.Inject(informertest.Fault{Verb: "list", Times: 1, Corrupt: []informer.Key{world.KeyB}})
-				w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+				w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Query().Has("continue") {
 						if pages++; pages == page { // compact the token's snapshot away
 							w.Delete("ns", "a")
 							w.Delete("ns", "b")
 							w.Relabel("ns", "c", "2")
-							w.Server.Compact()
+							watchcache.WriteError(rw, r, world.Expired) // without another token
+							return true
 						}
 					}
 					return false

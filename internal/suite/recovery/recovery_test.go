@@ -156,12 +156,12 @@ var recoveries = []recovery{
 		requests: []string{at("0s", world.Watches, "5"), at(first, world.StreamsFrom, "5"), at("3s", world.Streams), at(second, world.Streams)}},
 	{name: "R6 list goes back, paged", paged: true, fault: informertest.Fault{Times: 1, Error: world.Expired}, does: (*outage).restore, events: restored, status: "restored=1 failures=2",
 		requests: []string{at("0s", world.Watches, "5"), at(first, world.ListsFrom, "5"), at("3s", world.ListsLatest), at("0s", world.NextPage), at(second, world.ListsLatest), at("0s", world.NextPage), at("0s", world.Watches, "4")}},
-	{name: "R6 watch from the future", fault: informertest.Fault{Match: world.NotStreamed, Error: world.TooLarge}, does: (*outage).restore, events: restored, status: "restored=1 failures=3",
-		requests: []string{at("0s", world.Watches, "5"), at("1s..1.1s", world.Watches, "5"), at("1s..1.1s", world.Watches, "5"), at("1s..1.1s", world.Streams)}},
+	{name: "R6 watch from the future", fault: informertest.Fault{Match: world.NotStreamed, Error: world.TooLargeFor("5", "4", 10*time.Second)}, does: (*outage).restore, events: restored, status: "restored=1 failures=5",
+		requests: []string{at("0s", world.Watches, "5"), at("10s..11s", world.Watches, "5"), at("10s..11s", world.Watches, "5"), at("10s..11s", world.Watches, "5"), at("10s..11s", world.Streams), at("100ms..12.8s", world.Streams)}},
 	{name: "R6 watch from the future for a while", fault: informertest.Fault{Times: 2, Error: world.TooLarge}, events: world.Updated, status: "failures=2",
 		requests: []string{at("0s", world.Watches, "3"), at("1s..1.1s", world.Watches, "3"), at("1s..1.1s", world.Watches, "3")}},
-	{name: "R6 silence in a watch from the future", does: (*outage).restore, events: restored, status: "restored=1 failures=1",
-		requests: []string{at("0s", world.Watches, "5"), at("5m0s..10m0s", "list resourceVersion=5 resourceVersionMatch=NotOlderThan limit=1"), at("4s..4.1s", world.Streams)}},
+	{name: "R6 silence in a watch from the future", does: (*outage).restore, events: restored, status: "restored=1 failures=2",
+		requests: []string{at("0s", world.Watches, "5"), at("5m0s..10m0s", "list resourceVersion=5 resourceVersionMatch=NotOlderThan limit=1"), at("4s..4.1s", world.Streams), at(second, world.Streams)}},
 	{name: "R6 silence in a watch of a server that is as far", fault: informertest.Fault{Times: 1, OmitBookmarks: true}, events: world.Updated,
 		does: func(o *outage) {
 			o.Server.EndWatches()
