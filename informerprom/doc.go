@@ -55,7 +55,7 @@
 //	informer_list_objects                 objects read so far of the current list, or of the last one
 //
 // The label reason is one of informer.Reason: absent, audit, behind, ended, expired, failed, first, polled, refused,
-// restored, shard, unclear or warm start.
+// restored, shard, unclear, updated or warm start.
 //
 // With Config.WarmStart of an informer, its reflectors also have these metrics:
 //
