@@ -90,6 +90,26 @@ func TestProxyThatCutsIdleWatchesDelaysNothing(t *testing.T) {
 	}
 }
 
+// A server that was restored, and is behind, is noticed behind a proxy, too, although each watch is short.
+// Guarantees: R6, R12
+func TestRestoredServerBehindAProxyIsNoticed(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Server.Inject(informertest.Fault{Verb: "watch", Match: world.NotStreamed, OmitBookmarks: true})
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := behind(w, &world.Proxy{Idle: 50 * time.Second, Cut: world.ErrReset}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
+		<-time.After(10 * time.Minute)
+		backup := w.Server.Snapshot()
+		w.Relabel("ns", "a", "ahead")
+		synctest.Wait()
+		w.Server.Restore(backup)
+		<-time.After(7 * time.Minute)
+		if p, _ := inf.Store().Get(world.KeyA); p.Labels["v"] != "1" || world.StatusOf(inf).Restored != 1 {
+			w.Errorf("the store has %v, status %+v", p.Labels, world.StatusOf(inf))
+		}
+	})
+}
+
 // A server that accepts each watch and kills it at once gets fewer and fewer of them, also after watches that worked.
 // Guarantees: R12
 func TestWatchesThatAreKilledAtOnceBackOff(t *testing.T) {
