@@ -52,21 +52,23 @@ func TestKindWithoutAListIsRefused(t *testing.T) {
 				w := newWorld(t, true)
 				c := by.create(w, cache.Options{Mapper: known})
 				check := func(when string) {
+					ctx, cancel := contextWithTimeout(t)
+					defer cancel()
 					for gvk, obj := range single {
 						key := client.ObjectKey{Namespace: "a", Name: "x"}
-						_, informer := c.GetInformer(t.Context(), obj)
-						_, ofKind := c.GetInformerForKind(t.Context(), gvk)
+						_, informer := c.GetInformer(ctx, obj)
+						_, ofKind := c.GetInformerForKind(ctx, gvk)
 						errs := map[string]error{
-							"Get":                 c.Get(t.Context(), key, obj.DeepCopyObject().(client.Object)),
+							"Get":                 c.Get(ctx, key, obj.DeepCopyObject().(client.Object)),
 							"GetInformer":         informer,
 							"GetInformerForKind":  ofKind,
-							"IndexField":          c.IndexField(t.Context(), obj, "f", func(client.Object) []string { return nil }),
+							"IndexField":          c.IndexField(ctx, obj, "f", func(client.Object) []string { return nil }),
 							"Get of a typed read": nil, "NewIndex": nil, "WaitForObject": nil,
 						}
 						if by.name != controllerRuntime {
-							_, errs["Get of a typed read"] = crcache.Get[*corev1.Binding](t.Context(), c, key)
-							_, errs["NewIndex"] = crcache.NewIndex(t.Context(), c, func(*corev1.Binding) []string { return nil })
-							errs["WaitForObject"] = crcache.WaitForObject(t.Context(), c, obj)
+							_, errs["Get of a typed read"] = crcache.Get[*corev1.Binding](ctx, c, key)
+							_, errs["NewIndex"] = crcache.NewIndex(ctx, c, func(*corev1.Binding) []string { return nil })
+							errs["WaitForObject"] = crcache.WaitForObject(ctx, c, obj)
 						}
 						for call, err := range errs {
 							if err == nil && by.name == controllerRuntime {
@@ -83,7 +85,10 @@ func TestKindWithoutAListIsRefused(t *testing.T) {
 						}
 					}
 				}
-				check("before the start")
+				if check("before the start"); t.Failed() {
+					w.server.Close()
+					return // the cache would not sync
+				}
 				stop := w.start(c)
 				check("after the start")
 				ctx, cancel := contextWithTimeout(t)
@@ -184,9 +189,11 @@ func TestReadOfWhatTheServerRefuses(t *testing.T) {
 							return r.Resource.Resource == "pods" && r.Verb != "get"
 						}, Error: test.fails})
 					}
+					reading, cancel := context.WithTimeout(t.Context(), time.Hour) // of the bubble
+					defer cancel()
 					for _, first := range []bool{true, false} {
 						began := time.Now()
-						err := read(t.Context(), c, test.fails == nil)
+						err := read(reading, c, test.fails == nil)
 						switch took := time.Since(began); {
 						case err == nil || !test.is(err) || apierrors.IsNotFound(err):
 							t.Errorf("first=%v: %v", first, err)
@@ -211,7 +218,7 @@ func TestReadOfWhatTheServerRefuses(t *testing.T) {
 						}
 						repair()
 						<-time.After(time.Minute)
-						if err := read(t.Context(), c, false); err != nil {
+						if err := read(reading, c, false); err != nil {
 							t.Errorf("once the server lists: %v", err)
 						}
 					}
