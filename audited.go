@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/typedinformer/informer/internal/audit"
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/sources"
 )
@@ -66,7 +67,8 @@ func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector
 	return fetch.NewSource(fetch.Config{
 		Client:        client.http,
 		Path:          resource.path(namespace),
-		Resource:      resource.GroupResource(),
+		Resource:      resource.GroupVersionResource,
+		Kind:          decode.NewKind(r.loop.Decoder.Pool.Type(), resource.Resource).WithMetadata(),
 		LabelSelector: resource.LabelSelector,
 		FieldSelector: of,
 		AcceptList:    metadata.AcceptList() + "," + r.loop.Decoder.Pool.AcceptList(), // not every server has metadata alone

@@ -67,8 +67,9 @@ type Config[T Object] struct {
 	// version of the object and continues with the others; see [Store.Undecodable]. Nil means that the informer only logs
 	// and counts the error.
 	OnDecodeError func(*DecodeError)
-	// OnFailure is called when a list or a watch has failed, before the informer waits and tries again. The error is the
-	// one that ReflectorStatus.LastError then has. Nil means that the informer only logs and counts the failure.
+	// OnFailure is called when a list or a watch has failed, before the informer waits and tries again, and when the
+	// server turns out to give one key to several objects; see ReflectorTraffic.SharedKeys. The error is the one that
+	// ReflectorStatus.LastError then has. Nil means that the informer only logs and counts the failure.
 	OnFailure func(error)
 	// PagedList reads the collection by LIST, page by page. False means that the informer uses a streaming list
 	// (KEP-3157), and falls back to LIST if the server does not support it.
@@ -138,7 +139,7 @@ type DecodeError struct {
 	// UID and ResourceVersion are those of the version that could not be decoded. Empty means unknown.
 	UID, ResourceVersion string
 	// Raw is the encoded object: JSON, or the protobuf message without envelope. It may hold secrets. Only
-	// Config.OnDecodeError receives it; it is nil in a status and in other errors.
+	// Config.OnDecodeError receives it; it is nil in a status and in other errors, and for an object over the size limit.
 	Raw []byte
 	// Err is the reason. Its text quotes nothing of the object, unless it is the error of Config.Transform.
 	Err error

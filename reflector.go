@@ -103,7 +103,8 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	source := fetch.NewSource(fetch.Config{
 		Client:        client.http,
 		Path:          resource.path(d.Namespace),
-		Resource:      resource.GroupResource(),
+		Resource:      resource.GroupVersionResource,
+		Kind:          decode.NewKind(t, resource.Resource),
 		LabelSelector: resource.LabelSelector,
 		FieldSelector: resource.FieldSelector,
 		Accept:        own.Accept(),
@@ -114,7 +115,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	c := reflector.Config[T, Shard]{
 		Sink:       newOutlet(resource, d.Namespace, sink),
 		Source:     source,
-		Absence:    fetch.NewAbsence(source, resource.GroupVersionResource, len(resource.Namespaces) > 0),
+		Absence:    fetch.NewAbsence(source, len(resource.Namespaces) > 0),
 		Decoder:    d,
 		Shard:      rollout.NewAdoption(resource.Shard.clone(), Shard.equal, Shard.rest),
 		Asked:      Shard.asked,
@@ -132,6 +133,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	d.Report = func(key Key, err error) {
 		r.loop.NoteDecodeError(key.String(), err, &DecodeError{Resource: resource, Key: key, Err: err})
 	}
+	d.ReportShared = r.loop.NoteSharedKey
 	return r, nil
 }
 

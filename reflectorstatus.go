@@ -112,6 +112,9 @@ type ReflectorTraffic struct {
 	// ListsBy counts the lists that the reflector began, each of one or several requests, by reason. WatchesBy counts the
 	// watches that it requested at a resource version. Reasons that did not occur are missing.
 	ListsBy, WatchesBy map[Reason]int
+	// SharedKeys is the number of keys that the server gives to several objects with different UIDs at once, as a proxy of
+	// several clusters can. The store keeps one object of each, and ignores the others until the server deletes that one.
+	SharedKeys int
 	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
 	// also bookmarks and the initial events of streaming lists. Late counts the events that were older than the resource
 	// version before them, but not older than the object in the store. The informer applies them, and from then on audits
@@ -212,7 +215,7 @@ func reflectorStatus(s reflector.Status) ReflectorStatus {
 		WatchOpen:           s.WatchOpen,
 		NoWatchSince:        s.NoWatchSince,
 		Traffic: ReflectorTraffic{s.Requests.Lists, s.Requests.Watches, reasons(s.Requests.ListsBy),
-			reasons(s.Requests.WatchesBy), s.Requests.Bytes, s.Requests.Events, s.Late,
+			reasons(s.Requests.WatchesBy), s.Requests.SharedKeys, s.Requests.Bytes, s.Requests.Events, s.Late,
 			s.Requests.AuditID},
 		Restored:     s.Restored,
 		Failures:     s.Failures,

@@ -170,6 +170,8 @@ type Watch struct {
 	Events int64 `json:"events"`
 	// Late counts the events that were older than the resource version before them, and were applied.
 	Late int64 `json:"late"`
+	// SharedKeys is the number of keys that the server gives to several objects at once.
+	SharedKeys int `json:"sharedKeys"`
 	// Restored counts how often the server went back in time.
 	Restored int `json:"restored"`
 	// Failures is the number of consecutive failures.
@@ -643,6 +645,7 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 		Bytes:               r.Traffic.Bytes,
 		Events:              r.Traffic.Events,
 		Late:                r.Traffic.Late,
+		SharedKeys:          r.Traffic.SharedKeys,
 		Restored:            r.Restored,
 		Failures:            r.Failures,
 		DecodeErrors:        r.DecodeErrors,

@@ -95,13 +95,19 @@ func Text(named []Difference, differ int) string {
 	return strings.Join(texts, ", ")
 }
 
+// maxRecreated limits the memory of a comparison with a server whose objects all have other UIDs.
+const maxRecreated = 10_000
+
 // Comparison compares a view with the objects of the server. It holds eight bytes for each of them. It is for one
 // goroutine.
 type Comparison struct {
 	view  View
 	found Found
-	seed  maphash.Seed
-	seen  []uint64 // hashes of the keys that the server has, of those that the view has, too
+	// recreated has keys for which the server has an object with another UID. The view may have another object that the
+	// server has under the same key.
+	recreated []Key
+	seed      maphash.Seed
+	seen      []uint64 // hashes of the keys that the server has, of those that the view has, too
 }
 
 // NewComparison returns a comparison with view.
@@ -129,6 +135,9 @@ func (c *Comparison) Served(key Key, id ID) {
 	case !ok:
 		c.found.differs(key, missing)
 		return
+	case !same(have.UID, id.UID) && len(c.recreated) < maxRecreated:
+		c.recreated = append(c.recreated, key)
+		return
 	case !same(have.UID, id.UID):
 		c.found.differs(key, recreated)
 	case !same(have.Version, id.Version):
@@ -142,6 +151,15 @@ func same(a, b string) bool { return a == b || a == "" || b == "" }
 
 // End returns what the comparison has found. The server has no further objects.
 func (c *Comparison) End() Found {
+	slices.Sort(c.seen)
+	for _, key := range c.recreated {
+		if _, also := slices.BinarySearch(c.seen, c.hash(key)); !also {
+			c.found.differs(key, recreated)
+		}
+	}
+	for _, key := range c.recreated {
+		c.seen = append(c.seen, c.hash(key))
+	}
 	if c.found.Unclear > 0 || c.view.Undecoded().Unnamed() > 0 {
 		c.found.Unclear += c.absent(func(Key) {})
 	} else {

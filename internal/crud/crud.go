@@ -53,8 +53,9 @@ type Config struct {
 type Client struct {
 	config   Config
 	decoders *decode.Pool
-	invalid  error // the error of every call; nil if the configuration is valid
-	partial  error // the error of a call that sends an object; nil if the type has all fields
+	kind     *decode.Kind // of the objects
+	invalid  error        // the error of every call; nil if the configuration is valid
+	partial  error        // the error of a call that sends an object; nil if the type has all fields
 }
 
 // New returns a client. Each call returns invalid if that is not nil, or says what is wrong with the type.
@@ -65,6 +66,8 @@ func New(config Config, invalid error) *Client {
 	}
 	if invalid != nil {
 		c.invalid = config.Terminal(invalid)
+	} else {
+		c.kind = decode.NewKind(config.Type, config.Resource.Resource)
 	}
 	if err := isWhole(config.Type); err != nil {
 		c.partial = config.Terminal(err)
@@ -217,27 +220,35 @@ func (c *Client) List(ctx context.Context, namespace string, o metav1.ListOption
 		return metav1.ListMeta{}, err
 	}
 	defer resp.Close()
-	list := decode.NewList(resp, resp.Format)
+	list := decode.NewList(resp, resp.Format, c.kind, nil)
 	for {
 		raw, err := list.Next()
 		switch err {
 		case nil:
 			obj, failed := c.decoders.Decode(resp.Format, raw, decode.Origin{List: &list.Info})
 			if failed != nil {
-				id := resp.Format.Peek(raw)
-				failed = c.config.Undecodable(Key{Namespace: string(id.Namespace), Name: string(id.Name)}, failed)
-				failed = c.errorf("list", key, failed)
+				failed = c.undecodable(key, resp.Format.Peek(raw), failed)
 			}
 			yield(obj, failed)
 		case decode.ErrMore:
 			err = list.Fill()
 		case io.EOF:
 			return list.Info.ListMeta, nil
+		default:
+			if large := decode.Large(err); large != nil {
+				yield(nil, c.undecodable(key, large.ID, large))
+				continue
+			}
 		}
 		if err != nil {
 			return metav1.ListMeta{}, c.errorf("list", key, err)
 		}
 	}
+}
+
+// undecodable returns the error for an item of the list of key that cannot be decoded.
+func (c *Client) undecodable(key Key, id decode.Identity, err error) error {
+	return c.errorf("list", key, c.config.Undecodable(Key{Namespace: string(id.Namespace), Name: string(id.Name)}, err))
 }
 
 // DeleteCollection deletes the objects of a namespace, or of all namespaces if that is empty, as o selects them.
@@ -358,7 +369,11 @@ func (c *Client) one(ctx context.Context, r request) (any, error) {
 		return nil, err
 	}
 	defer resp.Close()
-	body, err := c.read(resp)
+	kind := c.kind
+	if r.method != http.MethodGet { // a write may return another kind, like a Status
+		kind = nil
+	}
+	body, err := read(resp, kind)
 	var obj any
 	if err == nil {
 		obj, err = c.decoders.Decode(resp.Format, body, decode.Origin{Nameless: r.method == http.MethodPost})
@@ -376,17 +391,15 @@ func (c *Client) one(ctx context.Context, r request) (any, error) {
 }
 
 // read reads the object in resp. In protobuf, it returns the message without its envelope.
-func (c *Client) read(resp *transport.Response) ([]byte, error) {
+func read(resp *transport.Response, kind *decode.Kind) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(resp, decode.MaxObjectBytes+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(body) > decode.MaxObjectBytes:
 		return nil, decode.ErrTooLarge
-	case resp.Format == decode.Protobuf:
-		return decode.Unwrap(body)
 	}
-	return body, nil
+	return resp.Format.One(body, kind, nil)
 }
 
 // discard sends r, and discards the response.

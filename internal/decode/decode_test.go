@@ -243,9 +243,9 @@ func TestLengthsAllocateNothing(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 100 {
-		_, _ = nextFrame(NewFrames(strings.NewReader("\x01\xff\xff\xff"), Protobuf))
+		_, _ = nextFrame(NewFrames(strings.NewReader("\x01\xff\xff\xff"), Protobuf, nil, nil))
 		_ = readList(strings.NewReader("k8s\x00\x12\xff\xff\xff\xff\x0f\x12\xff\xff\xff\x0f"), Protobuf, &ListInfo{}, func([]byte) { t.Error("an item") })
-		_, _ = nextFrame(NewFrames(strings.NewReader("\x01\xff\xff\xff"+some), Protobuf))
+		_, _ = nextFrame(NewFrames(strings.NewReader("\x01\xff\xff\xff"+some), Protobuf, nil, nil))
 		_ = readList(strings.NewReader("k8s\x00\x12\xff\xff\xff\xff\x0f\x12\xff\xff\xff\x0f"+some), Protobuf, &ListInfo{}, func([]byte) { t.Error("an item") })
 	}
 	runtime.ReadMemStats(&after)

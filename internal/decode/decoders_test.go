@@ -181,7 +181,7 @@ type OddBig struct {
 // The reader skips other members of a watch frame, which no server sends today.
 func TestFrameWithMoreMembers(t *testing.T) {
 	stream := `{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{"x":"}"}}` + "\n" + `{"type":"MODIFIED","object":{"metadata":{"name":"b"}}}` + "\n" + `{"more":{},"object":{"metadata":{"name":"c"}},"type":"DELETED"}` + "\n"
-	frames := NewFrames(strings.NewReader(stream), JSON)
+	frames := NewFrames(strings.NewReader(stream), JSON, nil, nil)
 	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
 	for _, want := range []string{"ADDED a", "MODIFIED b", "DELETED c"} {
 		f, err := nextFrame(frames)
@@ -201,7 +201,7 @@ func TestFrameWithMoreMembers(t *testing.T) {
 // Frames and lists decode as in client-go, however the server spells them.
 func TestFramesAndListsWrittenUnusually(t *testing.T) {
 	pod := `{"metadata":{"name":"a"}}`
-	frames := NewFrames(strings.NewReader(`{"t\u0079pe":"ADD\u0045D","obj\u0065ct":`+pod+`}`), JSON)
+	frames := NewFrames(strings.NewReader(`{"t\u0079pe":"ADD\u0045D","obj\u0065ct":`+pod+`}`), JSON, nil, nil)
 	if f, err := nextFrame(frames); err != nil || f.Event != "ADDED" || string(f.Raw) != pod {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -218,7 +218,7 @@ func TestFramesAndListsWrittenUnusually(t *testing.T) {
 	enveloped := append([]byte(protobufMagic), appendField(nil, unknownRaw, []byte("x"))...)
 	event := appendField(appendField(nil, watchEventType, []byte("x")), watchEventObject, appendField(nil, rawExtensionRaw, enveloped))
 	event = appendField(appendField(event, watchEventType, []byte("ADDED")), watchEventObject, nil) // merged into the first
-	frames = NewFrames(strings.NewReader("\x00\x00\x00"+string(rune(len(event)))+string(event)), Protobuf)
+	frames = NewFrames(strings.NewReader("\x00\x00\x00"+string(rune(len(event)))+string(event)), Protobuf, nil, nil)
 	if f, err := nextFrame(frames); err != nil || f.Event != "ADDED" || string(f.Raw) != "x" {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -234,7 +234,7 @@ func TestFramesAndListsWrittenUnusually(t *testing.T) {
 func TestFramesOnOneLine(t *testing.T) {
 	frame := func(name string) string { return `{"type":"ADDED","object":{"metadata":{"name":"` + name + `"}}}` }
 	for _, between := range []string{"", " ", "\t \r"} {
-		frames := NewFrames(strings.NewReader(frame("a")+between+frame("b}{")+between+frame("c")+"\n"+frame("d")+"\n"+frame("e")), JSON)
+		frames := NewFrames(strings.NewReader(frame("a")+between+frame("b}{")+between+frame("c")+"\n"+frame("d")+"\n"+frame("e")), JSON, nil, nil)
 		for _, want := range []string{"a", "b}{", "c", "d", "e"} {
 			f, err := nextFrame(frames)
 			if id := JSON.Peek(f.Raw); err != nil || string(id.Name) != want || !jsontext.Value(f.Raw).IsValid() {

@@ -44,6 +44,10 @@ const (
 	// MaxObjectBytes limits the encoded size of an object and of a watch frame. etcd accepts 1.5 MB by default. An object
 	// is larger in JSON, and some clusters run etcd with a higher limit.
 	MaxObjectBytes = 32 << 20
+	// maxSkipped limits the encoded size of an object or frame that is skipped because it exceeds MaxObjectBytes.
+	maxSkipped = 256 << 20
+	// headBytes is how much of a skipped object is read, in protobuf, to find its identity.
+	headBytes = 1 << 20
 	// MaxStatusBytes limits the encoded size of a Status.
 	MaxStatusBytes = 64 << 10
 	// MaxMessage limits the message of a Status, which is logged.
@@ -142,12 +146,21 @@ const (
 
 // Unwrap returns the message in the envelope of an object that is encoded in protobuf.
 func Unwrap(body []byte) (message []byte, err error) {
+	var name, version []byte
+	return unwrap(body, &name, &version)
+}
+
+// unwrap is Unwrap, and sets name and version to the kind and the apiVersion in the envelope.
+func unwrap(body []byte, name, version *[]byte) (message []byte, err error) {
 	if len(body) < len(protobufMagic) || string(body[:len(protobufMagic)]) != protobufMagic {
 		return nil, fmt.Errorf("%w: it does not begin with %q", proto.ErrMalformed, protobufMagic)
 	}
 	known := true
 	err = proto.Fields(body[len(protobufMagic):], func(f proto.Field) bool {
-		if f.Number == unknownRaw {
+		switch f.Number {
+		case unknownTypeMeta:
+			known = typeMeta(f.Bytes, name, version) == nil
+		case unknownRaw:
 			message, known = f.Bytes, f.Wire == proto.Bytes
 		}
 		return known
@@ -156,6 +169,20 @@ func Unwrap(body []byte) (message []byte, err error) {
 		return nil, proto.ErrMalformed
 	}
 	return message, err
+}
+
+// One returns an object, the whole body of a response, without its envelope. It returns an error if the object is of
+// another kind than of, which may be nil for any kind. ask may be nil.
+func (f Format) One(body []byte, of *Kind, ask Ask) (raw []byte, err error) {
+	kinds := kindCheck{of: of, ask: ask}
+	if f == JSON {
+		return body, kinds.object(body)
+	}
+	var name, version []byte
+	if raw, err = unwrap(body, &name, &version); err == nil {
+		err = kinds.message(name, version)
+	}
+	return raw, err
 }
 
 func unexpectedEOF(err error) error {

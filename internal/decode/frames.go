@@ -19,27 +19,70 @@ type Frame struct {
 
 // Frames reads the frames of a watch from a body, as [List] reads the items of a list. It is not safe for concurrent
 // use.
-type Frames interface {
-	// Next returns the next frame. It returns ErrMore if the caller must call Fill first, and io.EOF if the body ends
-	// between two frames.
-	Next() (Frame, error)
-	// Fill reads from the body once. After the last byte, it returns nil.
-	Fill() error
+type Frames struct {
+	framesReader
+	kinds kindCheck
 }
 
-// NewFrames returns Frames that reads from body. It reads nothing yet.
-func NewFrames(body io.Reader, f Format) Frames {
-	if f == JSON {
-		return &jsonFrames{jsonStream{stream: newStream(body)}}
-	}
-	return &protobufFrames{newStream(body)}
+type framesReader interface {
+	// Fill reads from the body once. After the last byte, it returns nil.
+	Fill() error
+	// next returns the next frame. It passes the object, unless it is an error, to kinds.
+	next(kinds *kindCheck) (Frame, error)
 }
+
+// NewFrames returns Frames that reads from body. It reads nothing yet. An object of another kind than of is an error.
+// of may be nil, for any kind. ask may be nil; otherwise, Next may call it.
+func NewFrames(body io.Reader, f Format, of *Kind, ask Ask) *Frames {
+	kinds := kindCheck{of: of, ask: ask}
+	if f == JSON {
+		return &Frames{&jsonFrames{jsonStream{stream: newStream(body)}}, kinds}
+	}
+	return &Frames{&protobufFrames{stream: newStream(body)}, kinds}
+}
+
+// Next returns the next frame. It returns ErrMore if the caller must call Fill first, and io.EOF if the body ends
+// between two frames. With a [LargeError], it returns the event, and the next call goes on behind the object.
+func (s *Frames) Next() (Frame, error) { return s.next(&s.kinds) }
+
+// errorEvent is the event that reports a failure. Its object is a Status.
+const errorEvent = "ERROR"
 
 var errNoFrame = errors.New("the server sent a watch frame without type or object")
 
 type jsonFrames struct{ jsonStream }
 
-func (s *jsonFrames) Next() (Frame, error) {
+func (s *jsonFrames) next(kinds *kindCheck) (Frame, error) {
+	if err := s.skipRest(); err != nil {
+		return Frame{}, err
+	}
+	f, err := s.frame()
+	if err == ErrMore {
+		if frame := s.jsonStream.large(); frame != nil {
+			return s.largeFrame(frame, kinds)
+		}
+	}
+	if err == nil && f.Event != errorEvent {
+		err = kinds.object(f.Raw)
+	}
+	return f, err
+}
+
+// largeFrame returns the event of a frame over the size limit, which begins with frame, with a LargeError.
+func (s *jsonFrames) largeFrame(frame []byte, kinds *kindCheck) (Frame, error) {
+	event, object := headJSON(frame)
+	if !isChange(event) {
+		return Frame{}, errObjectTooLarge
+	}
+	if err := kinds.object(object); err != nil {
+		return Frame{}, err
+	}
+	large := &LargeError{peekJSON(object, true).clone()}
+	s.beginSkip()
+	return Frame{Event: event}, large
+}
+
+func (s *jsonFrames) frame() (Frame, error) {
 	_, at, err := s.peek(0)
 	if err != nil {
 		return Frame{}, err
@@ -141,32 +184,47 @@ func eventType(name []byte) string {
 	return string(name)
 }
 
-type protobufFrames struct{ stream }
+// frameHeader is the size in bytes of the length before each frame.
+const frameHeader = 4
 
-func (s *protobufFrames) Next() (Frame, error) {
-	const header = 4 // size in bytes of the length before each frame
+type protobufFrames struct {
+	stream
+	left int // bytes to skip
+}
+
+func (s *protobufFrames) next(kinds *kindCheck) (Frame, error) {
+	if err := s.skipRest(&s.left); err != nil {
+		return Frame{}, err
+	}
 	b := s.unused()
 	if len(b) == 0 {
 		return Frame{}, s.more()
 	}
-	if len(b) < header {
+	if len(b) < frameHeader {
 		return Frame{}, unexpectedEOF(s.more())
 	}
 	size := binary.BigEndian.Uint32(b)
-	if size > MaxObjectBytes {
+	if size > maxSkipped {
 		return Frame{}, fmt.Errorf("frame of %d bytes: %w", size, errObjectTooLarge)
 	}
-	if len(b) < header+int(size) {
+	needed := int(size)
+	if size > MaxObjectBytes {
+		needed = headBytes
+	}
+	if len(b) < frameHeader+needed {
 		if err := s.more(); err != io.EOF {
 			return Frame{}, err
 		}
 		return Frame{}, fmt.Errorf("frame of %d bytes: %w", size, io.ErrUnexpectedEOF)
 	}
-	s.use(header + int(size))
+	if size > MaxObjectBytes {
+		return s.largeFrame(b[frameHeader:frameHeader+headBytes], int(size), kinds)
+	}
+	s.use(frameHeader + int(size))
 	var f Frame
 	var enveloped []byte
 	var objectErr error
-	err := proto.Fields(b[header:header+int(size)], func(field proto.Field) bool {
+	err := proto.Fields(b[frameHeader:frameHeader+int(size)], func(field proto.Field) bool {
 		switch field.Number {
 		case watchEventType:
 			f.Event = eventType(field.Bytes)
@@ -189,8 +247,28 @@ func (s *protobufFrames) Next() (Frame, error) {
 	if f.Event == "" || len(enveloped) == 0 {
 		return Frame{}, errNoFrame
 	}
-	if f.Raw, err = Unwrap(enveloped); err != nil {
+	var name, version []byte
+	if f.Raw, err = unwrap(enveloped, &name, &version); err != nil {
 		return Frame{}, fmt.Errorf("object of a watch frame: %w", err)
 	}
-	return f, nil
+	if f.Event != errorEvent {
+		err = kinds.message(name, version)
+	}
+	return f, err
+}
+
+// largeFrame returns the event of a frame of size bytes, over the size limit, with a LargeError. The frame begins with
+// head.
+func (s *protobufFrames) largeFrame(head []byte, size int, kinds *kindCheck) (Frame, error) {
+	event, name, version, object := headProtobuf(head)
+	if !isChange(event) {
+		return Frame{}, fmt.Errorf("frame of %d bytes: %w", size, errObjectTooLarge)
+	}
+	if err := kinds.message(name, version); err != nil {
+		return Frame{}, err
+	}
+	large := &LargeError{headIdentity(object).clone()}
+	s.use(frameHeader)
+	s.left = size
+	return Frame{Event: event}, large
 }

@@ -120,8 +120,8 @@ func FuzzWatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, enc byte, stream []byte) {
 		format := Format(enc % 2)
 		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
-		whole := NewFrames(bytes.NewReader(stream), format)
-		pieces := NewFrames(&slowReader{b: stream}, format)
+		whole := NewFrames(bytes.NewReader(stream), format, nil, nil)
+		pieces := NewFrames(&slowReader{b: stream}, format, nil, nil)
 		theirs := clientGoWatch(format, stream)
 		defer theirs.Close()
 		agree := true // until they differ

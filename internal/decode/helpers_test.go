@@ -9,7 +9,7 @@ import (
 
 // readList reads a whole list.
 func readList(body io.Reader, f Format, info *ListInfo, item func(raw []byte)) error {
-	list := NewList(body, f)
+	list := NewList(body, f, nil, nil)
 	list.Info = *info
 	for {
 		raw, err := list.Next()
@@ -30,7 +30,7 @@ func readList(body io.Reader, f Format, info *ListInfo, item func(raw []byte)) e
 }
 
 // nextFrame reads the next frame.
-func nextFrame(frames Frames) (Frame, error) {
+func nextFrame(frames *Frames) (Frame, error) {
 	for {
 		frame, err := frames.Next()
 		if err != ErrMore {

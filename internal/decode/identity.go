@@ -85,16 +85,7 @@ func peekProtobuf(raw []byte, first bool) (id Identity) {
 			return true
 		}
 		err = proto.Fields(object.Bytes, func(f proto.Field) bool {
-			switch f.Number {
-			case metaName:
-				id.Name = f.Bytes
-			case metaNamespace:
-				id.Namespace = f.Bytes
-			case metaUID:
-				id.UID = f.Bytes
-			case metaRV:
-				id.ResourceVersion = f.Bytes
-			}
+			id.take(f)
 			return !first || !id.complete()
 		})
 		return !first && err == nil
@@ -103,6 +94,20 @@ func peekProtobuf(raw []byte, first bool) (id Identity) {
 		return Identity{}
 	}
 	return id
+}
+
+// take takes the part of the identity that a field of the metadata has.
+func (id *Identity) take(f proto.Field) {
+	switch f.Number {
+	case metaName:
+		id.Name = f.Bytes
+	case metaNamespace:
+		id.Namespace = f.Bytes
+	case metaUID:
+		id.UID = f.Bytes
+	case metaRV:
+		id.ResourceVersion = f.Bytes
+	}
 }
 
 // cutJSON returns an encoded object without metadata.managedFields.

@@ -165,7 +165,7 @@ func TestBuiltinKindsDecodeAsInClientGo(t *testing.T) {
 				for _, raw := range encoded {
 					stream = append(stream, encodeFrame(f, "MODIFIED", raw)...)
 				}
-				frames := NewFrames(&slowReader{b: stream}, f)
+				frames := NewFrames(&slowReader{b: stream}, f, nil, nil)
 				for i := range objects {
 					frame, err := nextFrame(frames)
 					if err != nil || frame.Event != "MODIFIED" {

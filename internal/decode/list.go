@@ -1,12 +1,12 @@
 package decode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"reflect"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,14 +18,6 @@ import (
 type ListInfo struct {
 	Kind, APIVersion string
 	metav1.ListMeta
-}
-
-// check rejects an object that is not a list.
-func (l *ListInfo) check() error {
-	if l.Kind != "" && !strings.HasSuffix(l.Kind, "List") {
-		return fmt.Errorf("the server sent a %.100s instead of a list", l.Kind)
-	}
-	return nil
 }
 
 // List reads a list item by item from a body.
@@ -48,20 +40,23 @@ type listReader interface {
 	next(info *ListInfo) (raw []byte, err error)
 }
 
-// NewList returns a List that reads from body. It reads nothing yet.
-func NewList(body io.Reader, f Format) *List {
+// NewList returns a List that reads from body. It reads nothing yet. A list or an item of another kind than of is an
+// error. of may be nil, for any kind. ask may be nil; otherwise, Next may call it.
+func NewList(body io.Reader, f Format, of *Kind, ask Ask) *List {
+	kinds := kindCheck{of: of, ask: ask}
 	if f == JSON {
-		return &List{listReader: &jsonList{jsonStream: jsonStream{stream: newStream(body)}}}
+		return &List{listReader: &jsonList{jsonStream: jsonStream{stream: newStream(body)}, kinds: kinds}}
 	}
-	return &List{listReader: &protobufList{stream: newStream(body)}}
+	return &List{listReader: &protobufList{stream: newStream(body), kinds: kinds}}
 }
 
 // Next returns the next item, whose bytes are valid until the next call of Next or Fill. It returns ErrMore if the
 // caller must call Fill first. It returns io.EOF after the whole list: the body has then been read to its end, so the
-// connection can be reused. A list that ends too soon is an error, never a shorter list.
+// connection can be reused. A list that ends too soon is an error, never a shorter list. After a [LargeError], the next
+// call goes on behind the item.
 func (l *List) Next() (raw []byte, err error) {
 	raw, err = l.next(&l.Info)
-	if err != nil && err != io.EOF && err != ErrMore {
+	if err != nil && err != io.EOF && err != ErrMore && Large(err) == nil {
 		err = fmt.Errorf("read list: %w", err)
 	}
 	return raw, err
@@ -77,6 +72,7 @@ type jsonList struct {
 	comma  bool // an element precedes the next one
 	isList bool // items have been found
 	beside int  // bytes read outside the items
+	kinds  kindCheck
 }
 
 type jsonListState uint8
@@ -89,6 +85,9 @@ const (
 )
 
 func (s *jsonList) next(info *ListInfo) ([]byte, error) {
+	if err := s.skipRest(); err != nil {
+		return nil, err
+	}
 	for {
 		switch s.state {
 		case jsonListStart:
@@ -115,10 +114,18 @@ func (s *jsonList) next(info *ListInfo) ([]byte, error) {
 				continue
 			}
 			from, to, err := s.value(at)
+			if err == ErrMore {
+				if item := s.large(); item != nil {
+					return nil, s.largeItem(item)
+				}
+			}
 			if err != nil {
 				return nil, err
 			}
 			raw := s.unused()[from:to:to]
+			if err := s.kinds.item(raw, s.named); err != nil {
+				return nil, err
+			}
 			s.use(to)
 			s.comma = true
 			return raw, nil
@@ -130,6 +137,17 @@ func (s *jsonList) next(info *ListInfo) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// largeItem returns the error for an item over the size limit, which begins with item.
+func (s *jsonList) largeItem(item []byte) error {
+	if err := s.kinds.item(item, s.scan.named); err != nil {
+		return err
+	}
+	large := &LargeError{peekJSON(item, true).clone()}
+	s.beginSkip()
+	s.comma = true
+	return large
 }
 
 // element returns the offset of the next element of an object or array. If there is none, more is false and at is the
@@ -155,11 +173,14 @@ func (s *jsonList) member(info *ListInfo) error {
 		return err
 	}
 	if !more {
-		if err := info.check(); err != nil {
-			return err
+		if info.Kind != s.kinds.list { // it follows the items, or there are none
+			s.kinds.listOf(info)
 		}
 		if !s.isList {
-			return errors.New("the server sent an object without items instead of a list")
+			return cmp.Or(s.kinds.odd, errors.New("the server sent an object without items instead of a list"))
+		}
+		if err := s.kinds.end(); err != nil {
+			return err
 		}
 		s.use(at)
 		s.state = jsonListEnd
@@ -182,9 +203,7 @@ func (s *jsonList) member(info *ListInfo) error {
 			return errTwoLists
 		}
 		if c == '[' {
-			if err := info.check(); err != nil {
-				return err
-			}
+			s.kinds.listOf(info)
 			s.use(begin + 1)
 			s.state, s.comma, s.isList = jsonListItems, false, true
 			return nil
@@ -227,9 +246,14 @@ type protobufList struct {
 	left   int64 // unread bytes of the list
 	isList bool  // a list has been found
 	beside int   // bytes read outside the items
+	behind int   // bytes to skip of an item over the size limit
+	kinds  kindCheck
 }
 
 func (s *protobufList) next(info *ListInfo) ([]byte, error) {
+	if err := s.skipRest(&s.behind); err != nil {
+		return nil, err
+	}
 	if !s.begun {
 		b := s.unused()
 		if len(b) < len(protobufMagic) {
@@ -251,7 +275,7 @@ func (s *protobufList) next(info *ListInfo) ([]byte, error) {
 				if !s.isList {
 					return nil, fmt.Errorf("%w: an envelope without a list", io.ErrUnexpectedEOF)
 				}
-				if wrong := info.check(); wrong != nil {
+				if wrong := s.kinds.end(); wrong != nil {
 					return nil, wrong
 				}
 			}
@@ -262,6 +286,9 @@ func (s *protobufList) next(info *ListInfo) ([]byte, error) {
 			return nil, err
 		}
 		if s.within && number == listItems {
+			if err := s.kinds.unnamedItem(); err != nil {
+				return nil, err
+			}
 			return body, nil
 		}
 		if s.within && number == listMetadata {
@@ -273,8 +300,8 @@ func (s *protobufList) next(info *ListInfo) ([]byte, error) {
 			if err := info.typeMeta(body); err != nil {
 				return nil, err
 			}
-			if err := info.check(); err != nil {
-				return nil, err
+			if s.kinds.listOf(info); s.kinds.odd != nil {
+				return nil, s.kinds.odd
 			}
 		}
 	}
@@ -334,6 +361,8 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 		switch {
 		case s.within && size > uint64(s.left-int64(at)):
 			return 0, nil, fmt.Errorf("%w: a field is longer than its message", proto.ErrMalformed)
+		case size > MaxObjectBytes && s.within && number == listItems:
+			return 0, nil, s.largeItem(b, at, size)
 		case size > MaxObjectBytes:
 			return 0, nil, errObjectTooLarge
 		}
@@ -368,6 +397,24 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 	return number, body, nil
 }
 
+// largeItem returns the error for an item of size bytes, over the size limit, whose first byte is b[at].
+func (s *protobufList) largeItem(b []byte, at int, size uint64) error {
+	switch {
+	case size > maxSkipped:
+		return errObjectTooLarge
+	case len(b)-at < headBytes:
+		return unexpectedEOF(s.more())
+	}
+	if err := s.kinds.unnamedItem(); err != nil {
+		return err
+	}
+	large := &LargeError{headIdentity(b[at : at+headBytes]).clone()}
+	s.use(at)
+	s.behind = int(size)
+	s.left -= int64(at) + int64(size)
+	return large
+}
+
 // enter begins a list of size bytes, whose first byte is at offset at.
 func (s *protobufList) enter(size uint64, at int) error {
 	if s.isList {
@@ -380,13 +427,13 @@ func (s *protobufList) enter(size uint64, at int) error {
 
 // typeMeta decodes a runtime.TypeMeta. It keeps the values of absent fields.
 func (l *ListInfo) typeMeta(b []byte) error {
-	return proto.Fields(b, func(f proto.Field) bool {
-		switch f.Number {
-		case typeMetaAPIVersion:
-			l.APIVersion = string(f.Bytes)
-		case typeMetaKind:
-			l.Kind = string(f.Bytes)
-		}
-		return true
-	})
+	var name, version []byte
+	err := typeMeta(b, &name, &version)
+	if name != nil {
+		l.Kind = string(name)
+	}
+	if version != nil {
+		l.APIVersion = string(version)
+	}
+	return err
 }

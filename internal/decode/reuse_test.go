@@ -325,7 +325,7 @@ func fleetFrame(t testing.TB, f Format, pod *corev1.Pod) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frame, err := nextFrame(NewFrames(bytes.NewReader(b), f))
+	frame, err := nextFrame(NewFrames(bytes.NewReader(b), f, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

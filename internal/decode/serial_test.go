@@ -60,7 +60,7 @@ func TestTruncatedWatch(t *testing.T) {
 			}
 		}
 		for cut := range stream {
-			frames := NewFrames(bytes.NewReader(stream[:cut]), f)
+			frames := NewFrames(bytes.NewReader(stream[:cut]), f, nil, nil)
 			n := 0
 			var err error
 			for ; err == nil; n++ {
@@ -109,7 +109,7 @@ func TestObjectSizeLimit(t *testing.T) {
 				t.Errorf("%d bytes: %v", size, err)
 			}
 		}
-		frames := NewFrames(bytes.NewReader(bytes.Repeat(encodeFrame(JSON, "ADDED", raw), 2)), JSON)
+		frames := NewFrames(bytes.NewReader(bytes.Repeat(encodeFrame(JSON, "ADDED", raw), 2)), JSON, nil, nil)
 		for range 2 {
 			if _, err := nextFrame(frames); (err != nil) != (size > MaxObjectBytes) {
 				t.Errorf("a frame with %d bytes: %v", size, err)
@@ -131,8 +131,8 @@ func TestReadingTakesLinearTime(t *testing.T) {
 		"strings":     `{"a":[` + large(`"x",`) + `""]}`,
 	} {
 		read := func(body string) (err error) {
-			list := NewList(&shortReader{strings.NewReader(body)}, JSON)
-			frames := NewFrames(&shortReader{strings.NewReader(body)}, JSON)
+			list := NewList(&shortReader{strings.NewReader(body)}, JSON, nil, nil)
+			frames := NewFrames(&shortReader{strings.NewReader(body)}, JSON, nil, nil)
 			for err == nil || err == ErrMore {
 				if _, err = list.Next(); err == ErrMore {
 					_ = list.Fill()

@@ -19,8 +19,11 @@ type stream struct {
 	ended bool // the body has been read to its end
 }
 
+// bufferBytes is the size of the buffer for values that are not large.
+const bufferBytes = 64 << 10
+
 func newStream(body io.Reader) stream {
-	return stream{body: body, buf: make([]byte, 0, 64<<10)}
+	return stream{body: body, buf: make([]byte, 0, bufferBytes)}
 }
 
 // unused returns the unused bytes.
@@ -75,10 +78,15 @@ type jsonStream struct {
 	// once.
 	scan  scan // in a value
 	blank scan // in white space
+	named bool // the last value is an object with a member "kind"
+	skip  skip // of an object over the size limit
 }
 
 // scan is the progress of inspecting the value or white space that begins at offset from.
-type scan struct{ from, at, searched, depth int }
+type scan struct {
+	from, at, searched, depth int
+	named                     bool // a member "kind" precedes at
+}
 
 // use is like stream.use, and resets the scans.
 func (s *jsonStream) use(n int) {
@@ -113,7 +121,7 @@ func (s *jsonStream) expect(c byte, i int) (int, error) {
 	return at + 1, nil
 }
 
-// value returns the bounds of the value at offset i, after any white space.
+// value returns the bounds of the value at offset i, after any white space. If that is an object, it sets s.named.
 func (s *jsonStream) value(i int) (from, to int, err error) {
 	c, from, err := s.peek(i)
 	if err != nil {
@@ -149,11 +157,15 @@ func (s *jsonStream) value(i int) (from, to int, err error) {
 			if now.depth == 0 {
 				return from, end, nil
 			}
+			if now.depth == 1 && string(b[i:end]) == `"kind"` {
+				now.named = true // or it is the value of a member, which does no harm
+			}
 			i = end - 1
 		case '{', '[':
 			now.depth++
 		case '}', ']':
 			if now.depth--; now.depth == 0 {
+				s.named = now.named
 				return from, i + 1, nil
 			}
 		}

@@ -29,6 +29,7 @@ const maxVersions = 32
 type Served struct {
 	Version    string
 	Namespaced bool
+	Kind       string // of the objects
 }
 
 // Find looks for a resource in every version of its group: first in its own version, then in the others. It returns
@@ -38,9 +39,9 @@ type Served struct {
 // get returns the body of a path, such as "apis/apps/v1". Find calls it for the list of the versions, and then for
 // versions until one has the resource.
 func Find(resource schema.GroupVersionResource, get func(path string) ([]byte, error)) (in Served, ok bool, err error) {
-	root, groupRoot := "apis", "apis/"+resource.Group
+	root := "apis"
 	if resource.Group == "" {
-		root, groupRoot = "api", "api"
+		root = "api"
 	}
 	body, err := get(root)
 	if err != nil {
@@ -54,19 +55,30 @@ func Find(resource schema.GroupVersionResource, get func(path string) ([]byte, e
 		versions[0], versions[i] = versions[i], versions[0]
 	}
 	for _, version := range versions {
-		at := groupRoot + "/" + version
-		if body, err = get(at); err != nil {
-			return Served{}, false, err
-		}
-		in, ok, err = resourceIn(schema.GroupVersion{Group: resource.Group, Version: version}, resource.Resource, body)
-		if err != nil {
-			return Served{}, false, fmt.Errorf("/%s: %w", at, err)
-		}
-		if ok {
-			return in, true, nil
+		resource.Version = version
+		if in, ok, err = FindVersion(resource, get); ok || err != nil {
+			return in, ok, err
 		}
 	}
 	return Served{}, false, nil
+}
+
+// FindVersion is like [Find], but looks only in the version of the resource.
+func FindVersion(resource schema.GroupVersionResource, get func(path string) ([]byte, error)) (in Served, ok bool,
+	err error) {
+	at := "apis/" + resource.Group + "/" + resource.Version
+	if resource.Group == "" {
+		at = "api/" + resource.Version
+	}
+	body, err := get(at)
+	if err != nil {
+		return Served{}, false, err
+	}
+	in, ok, err = resourceIn(resource.GroupVersion(), resource.Resource, body)
+	if err != nil {
+		return Served{}, false, fmt.Errorf("/%s: %w", at, err)
+	}
+	return in, ok, nil
 }
 
 // The parts of the documents that Find reads, as package metav1 has them. Lists are decoded one item at a time.
@@ -89,6 +101,7 @@ type (
 	resource struct { // metav1.APIResource
 		Name       string `json:"name"`
 		Namespaced bool   `json:"namespaced"`
+		Kind       string `json:"kind"`
 	}
 )
 
@@ -149,7 +162,7 @@ func resourceIn(gv schema.GroupVersion, name string, body []byte) (in Served, ok
 	}
 	err = each(d.Resources, "resources", func(r resource) error {
 		if r.Name == name {
-			in, ok = Served{gv.Version, r.Namespaced}, true
+			in, ok = Served{gv.Version, r.Namespaced, r.Kind}, true
 		}
 		return nil
 	})

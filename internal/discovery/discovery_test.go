@@ -32,7 +32,7 @@ func (s server) get(asked *[]string) func(path string) ([]byte, error) {
 
 const (
 	core     = `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}`
-	pods     = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true},{"name":"pods/status","namespaced":true},{"name":"nodes"}]}`
+	pods     = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod"},{"name":"pods/status","namespaced":true},{"name":"nodes"}]}`
 	apps     = `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"batch","versions":[{"groupVersion":"batch/v1","version":"v1"}]},{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"},{"groupVersion":"apps/v1beta1","version":"v1beta1"}]}]}`
 	noGroups = `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`
 )
@@ -111,7 +111,7 @@ func TestFind(t *testing.T) {
 			parts := strings.Split(c.resource, "/")
 			var asked []string
 			in, ok, err := Find(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, c.server.get(&asked))
-			got := fmt.Sprint(in, ok)
+			got := fmt.Sprintf("{%s %t} %t", in.Version, in.Namespaced, ok)
 			if err != nil {
 				got = err.Error()
 			}
@@ -241,4 +241,24 @@ func FuzzFind(f *testing.F) {
 			t.Fatalf("Find returns %v, %t; the documents have it: %t", in, ok, found)
 		}
 	})
+}
+
+// FindVersion asks for one document, which has the kind of the resource.
+// Guarantees: R22
+func TestKindInOneVersion(t *testing.T) {
+	var asked []string
+	core := server{"api/v1": pods}
+	in, ok, err := FindVersion(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, core.get(&asked))
+	if want := (Served{Version: "v1", Namespaced: true, Kind: "Pod"}); err != nil || !ok || in != want {
+		t.Errorf("got %+v, %t, %v, want %+v", in, ok, err, want)
+	}
+	if _, ok, err := FindVersion(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, core.get(&asked)); ok || err != nil {
+		t.Errorf("a resource that it lacks: %t, %v", ok, err)
+	}
+	if _, ok, err := FindVersion(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "pods"}, core.get(&asked)); ok || err == nil {
+		t.Errorf("no document: %t, %v", ok, err)
+	}
+	if got := strings.Join(asked, " "); got != "api/v1 api/v1 apis/apps/v1" {
+		t.Errorf("asked for %s", got)
+	}
 }

@@ -4,21 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/discovery"
-	"github.com/typedinformer/informer/internal/transport"
 )
 
 const (
-	// discoveryTimeout is the time limit for one discovery document.
-	discoveryTimeout = 10 * time.Second
 	// settleTime is how long discovery must show the absence of a resource before its objects count as gone. When a custom
 	// resource definition changes, kube-apiserver updates its documents one after the other. In between, they can lack a
 	// version that is being enabled. With several API servers, one may lag behind the others.
@@ -33,7 +26,6 @@ const (
 // must show it. It is for one goroutine.
 type Absence struct {
 	source     *Source
-	resource   schema.GroupVersionResource
 	namespaced bool // the requests name a namespace
 
 	objects bool // there may be objects
@@ -44,8 +36,8 @@ type Absence struct {
 
 // NewAbsence returns an Absence for the resource of source, before the first 404. namespaced is true if the requests of
 // source name a namespace.
-func NewAbsence(source *Source, resource schema.GroupVersionResource, namespaced bool) Absence {
-	return Absence{source: source, resource: resource, namespaced: namespaced}
+func NewAbsence(source *Source, namespaced bool) Absence {
+	return Absence{source: source, namespaced: namespaced}
 }
 
 // unprovenError is a 404 that does not show that the resource is absent.
@@ -79,11 +71,11 @@ func (a *Absence) Explain(ctx context.Context, err error) error {
 
 // prove returns nil if the resource is absent, and otherwise why that is not certain.
 func (a *Absence) prove(ctx context.Context) error {
-	in, served, err := discovery.Find(a.resource,
-		func(path string) ([]byte, error) { return a.get(ctx, path) })
+	in, served, err := discovery.Find(a.source.config.Resource,
+		func(path string) ([]byte, error) { return a.source.document(ctx, path) })
 	switch {
 	case err != nil:
-	case served && in.Version != a.resource.Version:
+	case served && in.Version != a.source.config.Resource.Version:
 		err = fmt.Errorf("the server serves it in version %s: use that as Resource.Version", in.Version)
 	case served && !in.Namespaced && a.namespaced:
 		err = errors.New("it is cluster-scoped: leave Resource.Namespaces empty")
@@ -102,41 +94,4 @@ func (a *Absence) prove(ctx context.Context) error {
 			shown.Round(time.Millisecond), settleTime)
 	}
 	return nil
-}
-
-// get reads one discovery document.
-func (a *Absence) get(ctx context.Context, path string) ([]byte, error) {
-	a.source.Awaits.Set(AwaitingRateLimit)
-	client := a.source.config.Client
-	if err := client.Wait(ctx); err != nil {
-		return nil, err
-	}
-	a.source.Awaits.Set(AwaitingResponse)
-	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, transport.ErrNoProgress)
-	defer cancel()
-	resp, err := client.Send(ctx, transport.Request{
-		Method: http.MethodGet, Path: path, Accept: decode.MediaJSON,
-	})
-	switch {
-	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("GET /%s: %w; bind the ClusterRole system:discovery to the client, "+
-			"as it is to all users by default", path, err)
-	case errors.As(err, new(apierrors.APIStatus)): // other errors name the path
-		return nil, fmt.Errorf("GET /%s: %w", path, err)
-	case err != nil:
-		return nil, err
-	}
-	defer resp.Close()
-	if resp.Format != decode.JSON {
-		return nil, fmt.Errorf("GET /%s: the server did not send JSON", path)
-	}
-	a.source.Awaits.Set(AwaitingData)
-	body, err := io.ReadAll(io.LimitReader(resp, discovery.MaxBytes+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read /%s: %w", path, err)
-	case len(body) > discovery.MaxBytes:
-		return nil, fmt.Errorf("read /%s: %w", path, decode.ErrTooLarge)
-	}
-	return body, nil
 }

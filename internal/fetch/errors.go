@@ -28,6 +28,9 @@ var (
 	ErrNoNumber = errors.New("the server sent a resource version that is not a number")
 	// ErrUnknownDeleted indicates a deletion without a name. The reflector then lists the remaining objects.
 	ErrUnknownDeleted = errors.New("the server reported the deletion of an object without its name")
+	// ErrUnknownLarge indicates a change of an object over the size limit whose name is not in its first bytes. The
+	// reflector lists.
+	ErrUnknownLarge = errors.New("the server sent a change of an object whose name does not precede the size limit")
 	// ErrForeign indicates an object of another namespace. The reflector lists.
 	ErrForeign = errors.New("the server sent an object of another namespace than requested")
 	// ErrUnexplained indicates an error event that does not say what happened. The reflector lists.

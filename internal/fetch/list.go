@@ -211,7 +211,7 @@ func (s *Source) page(ctx context.Context, query url.Values, into Collector, sha
 	defer resp.Close()
 	in := into.Intake(resp.Format, cancel)
 	defer in.Wait()
-	list := decode.NewList(resp, resp.Format)
+	list := decode.NewList(resp, resp.Format, s.config.Kind, s.kind(request))
 	for {
 		raw, err := list.Next()
 		switch err {
@@ -225,6 +225,11 @@ func (s *Source) page(ctx context.Context, query url.Values, into Collector, sha
 			err = fmt.Errorf("read list: %w", err)
 		case io.EOF:
 			err = nil
+		default:
+			if large := decode.Large(err); large != nil {
+				in.AddLarge(large, false)
+				continue
+			}
 		}
 		if failed := in.Wait(); failed != nil { // the intake's failure comes first: it may have ended the read
 			err = failed
@@ -258,7 +263,7 @@ func (s *Source) Current(ctx context.Context, shard string) (rv string, err erro
 		return "", err
 	}
 	defer resp.Close()
-	list := decode.NewList(resp, resp.Format)
+	list := decode.NewList(resp, resp.Format, s.config.Kind, s.kind(ctx))
 	for {
 		switch _, err := list.Next(); err {
 		case nil:
@@ -269,7 +274,9 @@ func (s *Source) Current(ctx context.Context, shard string) (rv string, err erro
 		case io.EOF:
 			return list.Info.ResourceVersion, nil
 		default:
-			return "", err
+			if decode.Large(err) == nil {
+				return "", err
+			}
 		}
 	}
 }

@@ -22,6 +22,8 @@ type Intake interface {
 	Add(raw []byte, deleted bool, list *decode.ListInfo)
 	// AddValue adds an object that is a Go value; see [Source.HasValues].
 	AddValue(obj any, deleted bool)
+	// AddLarge adds an object over the size limit, whose bytes are not available.
+	AddLarge(large *decode.LargeError, deleted bool)
 	// Fill begins to decode what has been added, and then reads more of the response. If the intake has failed, the error
 	// may be any; Wait returns the failure.
 	Fill(body interface{ Fill() error }) error
@@ -37,7 +39,8 @@ type NewIntake func(f decode.Format, cancel func(error)) Intake
 type Config struct {
 	Client                       *transport.Client
 	Path                         string // of the collection
-	Resource                     schema.GroupResource
+	Resource                     schema.GroupVersionResource
+	Kind                         *decode.Kind // of the objects; nil for any
 	LabelSelector, FieldSelector string
 	Accept, AcceptList           string                    // the media types of a watch and of a list
 	Background                   bool                      // requests give way to the lists of the client
@@ -197,7 +200,7 @@ func (s *Source) request(ctx context.Context, query url.Values, accept string) (
 	s.Awaits.Set(AwaitingResponse)
 	return s.config.Client.Send(ctx, transport.Request{
 		Method: http.MethodGet, Path: s.config.Path, Query: query, Watch: query.Has("watch"), Accept: accept,
-		Resource: s.config.Resource,
+		Resource: s.config.Resource.GroupResource(),
 	})
 }
 

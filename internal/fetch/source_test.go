@@ -90,6 +90,10 @@ func (r *records) Add(raw []byte, deleted bool, list *decode.ListInfo) {
 	r.lines = append(r.lines, line)
 }
 
+func (r *records) AddLarge(large *decode.LargeError, deleted bool) {
+	r.Add(fmt.Appendf(nil, "large %s", large.ID.Name), deleted, nil)
+}
+
 func (r *records) Fill(body interface{ Fill() error }) error { return body.Fill() }
 
 func (r *records) Wait() error {
@@ -105,7 +109,7 @@ func newTestSource(t *testing.T, answers ...answer) (*Source, *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewSource(Config{Client: client, Path: "/api/v1/things", Resource: schema.GroupResource{Resource: "things"},
+	return NewSource(Config{Client: client, Path: "/api/v1/things", Resource: schema.GroupVersionResource{Resource: "things"},
 		LabelSelector: "a=b", Check: func(decode.Format) error { return nil }}), s
 }
 

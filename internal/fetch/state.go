@@ -7,6 +7,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/typedinformer/informer/internal/decode"
 )
 
 const (
@@ -209,7 +211,8 @@ func (s State) Ended(now time.Time) (State, error) {
 
 // lost reports whether err means that a change of a watch could not be understood.
 func lost(err error) bool {
-	return slices.ContainsFunc([]error{ErrUnknownDeleted, ErrForeign, ErrUnexplained, ErrNoNumber},
+	return slices.ContainsFunc([]error{ErrUnknownDeleted, ErrUnknownLarge, ErrForeign, ErrUnexplained, ErrNoNumber,
+		decode.ErrWrongKind},
 		func(one error) bool { return errors.Is(err, one) })
 }
 

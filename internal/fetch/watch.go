@@ -53,7 +53,7 @@ type Watch interface {
 type serverWatch struct {
 	source   *Source
 	response *transport.Response
-	frames   decode.Frames
+	frames   *decode.Frames
 	events   int // events that have been read
 	changes  int // those after the initial events that are no errors, and bookmarks
 	opened   time.Time
@@ -167,7 +167,7 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 		body = w.progress
 	}
 	body = &eventsOnly{body: body, format: w.response.Format}
-	w.frames = decode.NewFrames(body, w.response.Format)
+	w.frames = decode.NewFrames(body, w.response.Format, s.config.Kind, s.kind(w.request))
 	return w, nil
 }
 
@@ -237,10 +237,16 @@ func (w *serverWatch) untilBookmark(in Intake) (raw []byte, err error) {
 				continue
 			}
 		}
-		event := apiwatch.EventType(frame.Event)
-		if err == nil {
+		event, large := apiwatch.EventType(frame.Event), decode.Large(err)
+		if err == nil || large != nil {
 			w.events++
 			w.source.events.Add(1)
+		}
+		if large != nil {
+			in.AddLarge(large, event == apiwatch.Deleted)
+			continue
+		}
+		if err == nil {
 			if event == apiwatch.Added || event == apiwatch.Modified || event == apiwatch.Deleted {
 				w.changes++
 				in.Add(frame.Raw, event == apiwatch.Deleted, nil)

@@ -34,7 +34,7 @@ func TestAllocations(t *testing.T) {
 			one := d.Pool.Get()
 			asked := &Asked{}
 			return testing.AllocsPerRun(3, func() {
-				items := decode.NewList(bytes.NewReader(list.Bytes()), f)
+				items := decode.NewList(bytes.NewReader(list.Bytes()), f, nil, nil)
 				for {
 					raw, err := items.Next()
 					switch err {

@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,12 +58,19 @@ type Decoder[T Object] struct {
 	// Functions of the user; nil for none. The decoder calls them by Call.
 	Filter        func(*metav1.PartialObjectMetadata) bool // reports whether to decode the object
 	Transform     func(T) (T, error)                       // called once for each decoded object
-	OnDecodeError func(key Key, err error, raw []byte)     // called for each object that cannot be decoded
+	OnDecodeError func(key Key, err error, raw []byte)     // called for each object that cannot be decoded; raw may be nil
 	Calling       run.Limit                                // 1: of calls by Call; decoders may share it
 
+	// ReportShared logs and counts keys that the server gives to several objects at once.
+	ReportShared func(error)
+
 	outside atomic.Int64
+	shared  sharedKeys
 	batches batches[T]
 }
+
+// Shared returns how many keys the server gives to several objects at once.
+func (d *Decoder[T]) Shared() int { return int(d.shared.count.Load()) }
 
 // Outside returns how many objects the server has sent from outside a shard.
 func (d *Decoder[T]) Outside() int64 { return d.outside.Load() }
@@ -94,17 +100,19 @@ func (a *Asked) hasObject(namespace string, uid types.UID) bool {
 // encoded is one encoded object and the result of decode. After decode of an object, finish must be called for it, and
 // for one object at a time.
 type encoded[T Object] struct {
-	from, to int  // its bytes in the batch
-	value    any  // the object itself, if isValue is true
-	isValue  bool // it was not encoded
-	deleted  bool // the server reported it as deleted: this is its last state
-	obj      T    // the result
-	held     bool // obj is the version that is held
-	old      T    // the version that is held, if obj may share parts with it
-	shared   any  // with Transform: obj before Transform, whose parts are shared; nil for none
-	filtered bool // Filter rejected it, or it is outside the shard
-	outside  bool // it is outside the shard
-	unsure   bool // whether it is outside is known only when it has been decoded
+	from, to int                // its bytes in the batch
+	value    any                // the object itself, if isValue is true
+	isValue  bool               // it was not encoded
+	deleted  bool               // the server reported it as deleted: this is its last state
+	obj      T                  // the result
+	held     bool               // obj is the version that is held
+	old      T                  // the version that is held, if obj may share parts with it
+	other    types.UID          // of the object that is held, if it is another one of the same key
+	shared   any                // with Transform: obj before Transform, whose parts are shared; nil for none
+	filtered bool               // Filter rejected it, or it is outside the shard
+	outside  bool               // it is outside the shard
+	large    *decode.LargeError // it exceeds the size limit, so its bytes are not in the batch; nil if it does not
+	unsure   bool               // whether it is outside is known only when it has been decoded
 	err      error
 }
 
@@ -112,8 +120,9 @@ type encoded[T Object] struct {
 type Result[T Object] struct {
 	Object   T // the zero T if Filtered is true or Err is set
 	Key      Key
-	UID      string // the object's, if Err is set
+	UID      string // the object's
 	Version  string // its resource version
+	Ignored  bool   // another object has its key, and the store keeps that one
 	Deleted  bool   // the server reported it as deleted: this is its last state
 	Filtered bool   // Filter rejected it, or it is outside the shard
 	Outside  bool   // it is outside the shard
@@ -143,6 +152,9 @@ func (d *Decoder[T]) find(f decode.Format, raw []byte, asked *Asked, e *encoded[
 		return
 	}
 	obj, ok := d.Held(keyOf(id))
+	if ok && len(id.UID) > 0 && string(obj.GetUID()) != string(id.UID) {
+		e.other = obj.GetUID()
+	}
 	switch {
 	case !ok:
 	case !e.deleted && !asked.Doubtful && len(id.ResourceVersion) > 0 &&
@@ -155,7 +167,7 @@ func (d *Decoder[T]) find(f decode.Format, raw []byte, asked *Asked, e *encoded[
 
 // decode decodes raw with the decoder one, unless the version is held already.
 func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, e *encoded[T]) {
-	if e.held || e.filtered {
+	if e.held || e.filtered || e.large != nil {
 		return
 	}
 	if d.Filter != nil && !d.accepts(f, raw, list) {
@@ -210,7 +222,7 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 		d.outside.Add(1)
 	}
 	if e.err == nil && !e.filtered {
-		result.Key = KeyOf(e.obj)
+		result.Key, result.UID, result.Version = KeyOf(e.obj), string(e.obj.GetUID()), e.obj.GetResourceVersion()
 	} else {
 		result.Key, result.UID, result.Version = e.identity(f, raw)
 	}
@@ -232,10 +244,9 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 		}
 	}
 	if err == nil {
-		result.Object, result.Version = obj, obj.GetResourceVersion()
+		result.Object = obj
 		return result, nil
 	}
-	_, result.UID, result.Version = e.identity(f, raw)
 	result.Err = err
 	d.report(result.Key, err, raw)
 	return result, nil
@@ -266,7 +277,7 @@ func (d *Decoder[T]) callTransform(obj T) (result T, err error) {
 func (d *Decoder[T]) report(key Key, err error, raw []byte) {
 	d.Report(Key{Namespace: shortened(key.Namespace), Name: shortened(key.Name)}, err)
 	if d.OnDecodeError != nil {
-		raw = bytes.Clone(raw)
+		raw = append([]byte(nil), raw...) // nil for an object over the size limit
 		d.Call(func() { d.OnDecodeError(key, err, raw) })
 	}
 }

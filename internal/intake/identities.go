@@ -45,18 +45,32 @@ func (i *identitiesOf[T]) Add(raw []byte, _ bool, list *decode.ListInfo) {
 	if i.err != nil {
 		return
 	}
-	d, id := i.decoder, i.format.Peek(raw)
-	key := keyOf(id)
+	i.add(i.format.Peek(raw), func() bool { return i.decoder.Filter == nil || i.decoder.accepts(i.format, raw, list) })
+}
+
+// AddLarge implements fetch.Intake. Whether Filter accepts the object is not known.
+func (i *identitiesOf[T]) AddLarge(large *decode.LargeError, _ bool) {
+	if i.err == nil {
+		i.add(large.ID, func() bool { return true })
+	}
+}
+
+// add calls each for an object, if it is in the shard and accepted.
+func (i *identitiesOf[T]) add(id decode.Identity, accepted func() bool) {
+	d, key := i.decoder, keyOf(id)
 	switch {
 	case d.Namespace != "" && key.Name != "" && key.Namespace != d.Namespace:
 		i.err = fmt.Errorf("%w: %.600s instead of one of %.300s", fetch.ErrForeign, key, d.Namespace)
 		return
-	case i.asked.Shard != nil && !i.asked.hasIdentity(id):
-		return
-	case d.Filter != nil && !d.accepts(i.format, raw, list):
+	case i.asked.Shard != nil && !i.asked.hasIdentity(id), !accepted():
 		return
 	}
 	i.each(key, string(id.UID), string(id.ResourceVersion))
+}
+
+// knows reports whether id has what determines whether the object is in the shard.
+func (a *Asked) knows(id decode.Identity) bool {
+	return a.ByNamespace && id.Namespace != nil || !a.ByNamespace && id.UID != nil
 }
 
 // hasIdentity reports whether an object is in the shard. There must be one.

@@ -118,6 +118,18 @@ func (in *intake[T]) AddValue(obj any, deleted bool) {
 	})
 }
 
+// AddLarge implements fetch.Intake.
+func (in *intake[T]) AddLarge(large *decode.LargeError, deleted bool) {
+	in.pipeline.Add(func(b *batch[T]) {
+		e := encoded[T]{deleted: deleted, large: large, err: large}
+		if a := &in.asked; a.Shard != nil && a.knows(large.ID) && !a.hasIdentity(large.ID) {
+			e.outside, e.filtered = true, true
+			in.decoder.outside.Add(1)
+		}
+		b.objects = append(b.objects, e)
+	})
+}
+
 // Fill flushes the added objects, and then reads more of the response.
 func (in *intake[T]) Fill(body interface{ Fill() error }) error {
 	if in.waited {
@@ -180,6 +192,7 @@ func (in *intake[T]) handOn(b *batch[T]) error {
 		e := &b.objects[i]
 		result, err := in.decoder.finish(one, in.format, b.bytes(e), &in.asked, e)
 		if err == nil {
+			result.Ignored = in.live && in.decoder.ignores(&result, e.other)
 			err = in.hand(result)
 		}
 		if err != nil {

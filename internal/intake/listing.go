@@ -60,8 +60,9 @@ func (c *Collector[T]) take(o Result[T]) error {
 	return nil
 }
 
-// Items returns the objects. If several have one key, the last one counts.
-func (c *Collector[T]) Items() []T { return c.listing.present() }
+// Items returns the objects. If several versions of an object are there, the last one counts. If several objects have
+// one key, only one of them is there. It must be called once.
+func (c *Collector[T]) Items() []T { return c.decoder.listed(c.listing.present()) }
 
 // Failure is an object that could not be decoded.
 type Failure struct {

@@ -44,7 +44,12 @@ func (d *Decoder[T]) takeValue(e *encoded[T], asked *Asked) {
 // identity returns the identity of an object for which there may be no T, as far as it is known.
 func (e *encoded[T]) identity(f decode.Format, raw []byte) (key Key, uid, version string) {
 	if !e.isValue {
-		id := f.Peek(raw)
+		var id decode.Identity
+		if e.large != nil {
+			id = e.large.ID
+		} else {
+			id = f.Peek(raw)
+		}
 		return keyOf(id), string(id.UID), string(id.ResourceVersion)
 	}
 	if v := reflect.ValueOf(e.value); v.Kind() != reflect.Pointer || v.IsNil() {

@@ -209,13 +209,13 @@ func read(t *testing.T, configure func(*Config[*corev1.Pod, all]), f func(r *rea
 			t.Fatal(err)
 		}
 		pods := corev1.SchemeGroupVersion.WithResource("pods")
-		source := fetch.NewSource(fetch.Config{Client: client, Path: "/api/v1/pods", Resource: pods.GroupResource(),
+		source := fetch.NewSource(fetch.Config{Client: client, Path: "/api/v1/pods", Resource: pods,
 			Check: pool.Check})
 		whole := func(v, has all) (rest all, lacks, usable bool) { return v, false, true }
 		config := Config[*corev1.Pod, all]{
 			Sink:    &r.sink,
 			Source:  source,
-			Absence: fetch.NewAbsence(source, pods, false),
+			Absence: fetch.NewAbsence(source, false),
 			Decoder: &intake.Decoder[*corev1.Pod]{Pool: pool, Packing: intake.Unpacked[*corev1.Pod]{Decoded: pool.Type()},
 				Report: func(intake.Key, error) {}, Calling: run.NewLimit(1)},
 			Shard:     rollout.NewAdoption(all{}, func(a, b all) bool { return a == b }, whole),

@@ -77,6 +77,7 @@ func (s *Status) Text() string {
 type Requests struct {
 	fetch.Traffic
 	ListsBy, WatchesBy map[fetch.Reason]int
+	SharedKeys         int
 }
 
 // Transition is a change of the state of a [Loop]; see informer.Transition.
@@ -109,7 +110,7 @@ func (l *Loop[T, S]) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
-	s.Requests = Requests{l.Source.Traffic(), l.listsBy.counts(), l.watchesBy.counts()}
+	s.Requests = Requests{l.Source.Traffic(), l.listsBy.counts(), l.watchesBy.counts(), l.Decoder.Shared()}
 	s.Read = int(l.read.Load())
 	s.OutsideShard = l.Decoder.Outside()
 	s.WarmStart = l.warm.status()
@@ -190,4 +191,11 @@ func (l *Loop[T, S]) enter(s State, err error, more ...any) {
 func (l *Loop[T, S]) NoteDecodeError(key string, why, failed error) {
 	l.Log.Error("an object cannot be decoded", "key", key, "err", why)
 	l.update(func(s *Status) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
+}
+
+// NoteSharedKey logs and reports that the server gives a key to several objects at once.
+func (l *Loop[T, S]) NoteSharedKey(why error) {
+	l.Log.Warn("a key has several objects", "why", why)
+	l.update(func(s *Status) { s.LastError, s.LastErrorTime = why, time.Now() })
+	l.reportFailure(why)
 }

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
@@ -302,12 +303,21 @@ func (l *Loop[T, S]) replaced(ctx context.Context, from *Origin[S], at fetch.Lis
 // change puts the change of one object into the sink. It removes an object that Config.Filter rejects.
 func (l *Loop[T, S]) change(ctx context.Context, o intake.Result[T]) error {
 	d := Delta[T, S]{Version: o.Version}
+	if o.Ignored { // versions of different clusters do not compare
+		if back, err := l.precedes(o.Version); back || err != nil {
+			return nil
+		}
+	}
 	gone := o.Deleted || o.Filtered
 	switch {
+	case o.Ignored:
+		d.Type = Bookmarked
 	case o.Err == nil && !o.Filtered:
 		if d.Type, d.Object = Upserted, o.Object; gone {
 			d.Type = Removed
 		}
+	case o.Key.Name == "" && errors.Is(o.Err, decode.ErrTooLarge):
+		return fmt.Errorf("watch: %w: %w", fetch.ErrUnknownLarge, o.Err)
 	case gone && o.Key.Name == "" && o.Err != nil:
 		return fmt.Errorf("watch: %w: %w", fetch.ErrUnknownDeleted, o.Err)
 	case gone && o.Key.Name == "":

@@ -14,6 +14,7 @@ import (
 
 // NewSaved returns the saved state that c describes, of the objects that d decodes from source.
 func NewSaved[T intake.Object](c saved.Config, source *fetch.Source, d *intake.Decoder[T]) *saved.State {
+	c.Kind = decode.NewKind(d.Pool.Type(), c.Identity.Resource.Resource)
 	c.Source, c.Decoders, c.Packing = savedSource{source}, d.Pool, savedPacking[T]{d.Packing}
 	c.Identity.Namespace = d.Namespace
 	c.Identity.SetType(d.Pool.Type())

@@ -271,7 +271,11 @@ func (s *State) object(one *decode.Decoder, r snapshotfile.Record) (obj Object, 
 	if err := s.config.Decoders.Check(f); err != nil {
 		return obj, errors.New("damaged: an object is in another format than the type has")
 	}
-	obj, err = s.config.Packing.Restored(one, decode.Encoded{Format: f, Raw: r.Raw, List: listOf(r)}, s.config.Share)
+	encoded := decode.Encoded{Format: f, Raw: r.Raw, List: listOf(r)}
+	if err := s.config.Kind.Check(encoded); err != nil {
+		return obj, fmt.Errorf("damaged: %w", err)
+	}
+	obj, err = s.config.Packing.Restored(one, encoded, s.config.Share)
 	if err != nil {
 		return obj, fmt.Errorf("an object cannot be decoded: %w", err)
 	}

@@ -66,6 +66,7 @@ type Config struct {
 	Cluster  *Cluster // of the server of Client
 	Source   Source
 	Decoders *decode.Pool // of the decoded objects
+	Kind     *decode.Kind // of the objects in the storage; nil for any
 	Packing  Packing
 	Share    bool // objects share equal parts
 	Log      *slog.Logger

@@ -136,6 +136,34 @@ func Next(message []byte, i int) (f Field, ok bool) {
 	return f, f.To > 0
 }
 
+// First returns the value of the first field of message that has that number and the wire type Bytes, or nil if there
+// is none before a malformed field. If the message ends within the value, it returns that part of the value.
+func First(message []byte, number int) []byte {
+	for i := 0; i < len(message); {
+		f, ok := Next(message, i)
+		switch {
+		case ok && f.Number == number && f.Wire == Bytes:
+			return f.Bytes
+		case !ok:
+			return firstPart(message[i:], number)
+		}
+		i = f.To
+	}
+	return nil
+}
+
+// firstPart returns what message has of the value of its only field, which is longer than message.
+func firstPart(message []byte, number int) []byte {
+	tag, at := Uvarint(message, 0)
+	if n, wire := Split(tag); at == 0 || n != number || wire != Bytes {
+		return nil
+	}
+	if _, at = Uvarint(message, at); at == 0 {
+		return nil
+	}
+	return message[at:]
+}
+
 // Fields calls field for each field of message, in order, until field returns false. At a malformed field, it returns
 // [ErrMalformed].
 func Fields(message []byte, field func(Field) bool) error {

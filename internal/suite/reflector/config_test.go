@@ -146,6 +146,9 @@ func field(number int, content string) string {
 	return string(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(number<<3|2)), uint64(len(content)))) + content
 }
 
+// secretListHead is the envelope of a SecretList in protobuf, up to the list.
+var secretListHead = "k8s\x00" + field(1, field(1, "v1")+field(2, "SecretList"))
+
 // protobufFrame returns a watch frame with an object in an envelope.
 func protobufFrame(event, envelope, object string) string {
 	message := field(1, event) + field(2, field(1, envelope+field(2, object)))
@@ -240,7 +243,7 @@ func answerWith(verb, media string, objects []string) string {
 	}
 	if verb == "list" {
 		list := field(1, field(2, "2")) + body.String()
-		return strings.TrimSuffix(world.ProtoHead, "\x12") + field(2, list)
+		return secretListHead + field(2, list)
 	}
 	return body.String()
 }
@@ -262,7 +265,7 @@ func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 		case verb == "list" && s.contentType == world.JSONType:
 			io.WriteString(w, `{"kind":"SecretList","metadata":{"resourceVersion":"2"},"items":[]}`)
 		case verb == "list":
-			io.WriteString(w, strings.TrimSuffix(world.ProtoHead, "\x12")+field(2, field(1, field(2, "2"))))
+			io.WriteString(w, secretListHead+field(2, field(1, field(2, "2"))))
 		}
 		if verb != "list" {
 			w.(http.Flusher).Flush()

@@ -1,0 +1,219 @@
+package intake
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	maxShared   = 1000 // keys
+	maxReplaced = 8    // UIDs of one key
+	maxReported = 100  // keys that are reported each for itself, between two lists
+)
+
+// sharedKeys notices keys that the server gives to several objects at once, as a proxy of several clusters can. Each
+// such key keeps one object: the one that the store has. The others are ignored until the server deletes that one, or a
+// list lacks it.
+//
+// In a list, an object is such if another one has its key and another UID. In a watch, an object that replaces another
+// one of its key is usually a new one, after a deletion that may have been missed. It shares the key if the other one
+// comes back: nobody uses a UID again. So sharedKeys remembers UIDs that were replaced.
+//
+// It is for one goroutine at a time, except count.
+type sharedKeys struct {
+	keys  map[Key]*sharedKey
+	told  int          // reports since the last list
+	count atomic.Int64 // of shared keys
+}
+
+// sharedKey is a key that has had several objects.
+type sharedKey struct {
+	kept     types.UID
+	replaced []types.UID // the others; the oldest first
+	shared   bool        // one of these came back
+}
+
+// ignores reports whether the store gets nothing of a change in a watch, since it has another object of the key, which
+// the server has, too. other is the UID of the object that was held when the change came, if it differs.
+func (d *Decoder[T]) ignores(r *Result[T], other types.UID) bool {
+	s, uid := &d.shared, types.UID(r.UID)
+	if other == "" && len(s.keys) == 0 || uid == "" || r.Key.Name == "" {
+		return false
+	}
+	k, gone := s.keys[r.Key], r.Deleted || r.Filtered
+	unseen := gone || r.Err != nil // the store does not get the object
+	switch {
+	case k == nil && (other == "" || unseen):
+		return false
+	case k == nil:
+		s.note(r.Key, &sharedKey{kept: uid, replaced: []types.UID{other}})
+		return false
+	case uid == k.kept:
+		if gone {
+			s.forget(r.Key)
+		}
+		return false
+	}
+	at := slices.Index(k.replaced, uid)
+	switch {
+	case at < 0 && unseen:
+		return false
+	case at < 0:
+		k.replaced = append(k.replaced[max(0, len(k.replaced)+1-maxReplaced):], k.kept)
+		k.kept = uid
+		return false
+	case gone:
+		k.replaced = slices.Delete(k.replaced, at, at+1)
+	case !k.shared:
+		k.shared = true
+		s.count.Add(1)
+		if s.told++; s.told <= maxReported {
+			d.ReportShared(sharedError(r.Key, k.kept, uid))
+		}
+	}
+	return true
+}
+
+// note adds a key. While there are too many, it forgets one of those that are not shared, if it finds one soon.
+func (s *sharedKeys) note(key Key, k *sharedKey) {
+	if s.keys == nil {
+		s.keys = map[Key]*sharedKey{}
+	}
+	if len(s.keys) >= maxShared {
+		tries := 0
+		for other, was := range s.keys {
+			if !was.shared {
+				delete(s.keys, other)
+				break
+			}
+			if tries++; tries == maxReplaced {
+				return
+			}
+		}
+	}
+	s.keys[key] = k
+}
+
+func (s *sharedKeys) forget(key Key) {
+	if s.keys[key].shared {
+		s.count.Add(-1)
+	}
+	delete(s.keys, key)
+}
+
+// sharedError says that the server has two objects with one key. The store keeps a.
+func sharedError(key Key, a, b types.UID) error {
+	return fmt.Errorf("the server has two objects %.600s, with the UIDs %.100q and %.100q: "+
+		"the store keeps the first one, and ignores the other", key, a, b)
+}
+
+// listed returns the items of a list without those that share the key of another one: of these, the one that the store
+// has stays, or else the one with the lowest UID.
+func (d *Decoder[T]) listed(items []T) []T {
+	s := &d.shared
+	was := s.keys
+	s.keys, s.told = nil, 0
+	var all map[Key][]T // of each key with several UIDs
+	if !ascending(items) {
+		all = sharing(items)
+	}
+	s.count.Store(int64(len(all)))
+	if len(all) == 0 {
+		return items
+	}
+	kept, news := map[Key]types.UID{}, 0
+	var first error
+	for key, objects := range all {
+		k := choose(objects, key, d.Held)
+		kept[key] = k.kept
+		if before := was[key]; before == nil || !before.shared {
+			if news++; first == nil {
+				first = sharedError(key, k.kept, k.replaced[0])
+			}
+		}
+		if len(s.keys) < maxShared {
+			s.note(key, k)
+		}
+	}
+	if news > 0 {
+		if news > 1 {
+			first = fmt.Errorf("%w; %d more keys are like that", first, news-1)
+		}
+		d.ReportShared(first)
+	}
+	return slices.DeleteFunc(slices.Clone(items), func(obj T) bool {
+		uid, shared := kept[KeyOf(obj)]
+		return shared && obj.GetUID() != uid
+	})
+}
+
+// choose returns the key of objects with different UIDs.
+func choose[T Object](objects []T, key Key, held func(Key) (T, bool)) *sharedKey {
+	var uids []types.UID
+	for _, obj := range objects {
+		uids = append(uids, obj.GetUID())
+	}
+	slices.Sort(uids)
+	uids = slices.Compact(uids)
+	at := 0
+	if held != nil {
+		if obj, ok := held(key); ok {
+			at = max(0, slices.Index(uids, obj.GetUID()))
+		}
+	}
+	k := &sharedKey{kept: uids[at], shared: true}
+	k.replaced = slices.Delete(uids, at, at+1)
+	k.replaced = k.replaced[:min(len(k.replaced), maxReplaced)]
+	return k
+}
+
+// ascending reports whether the keys of items ascend, in the order of the keys in etcd, so that none is there twice.
+// kube-apiserver sends them so.
+func ascending[T Object](items []T) bool {
+	for i := 1; i < len(items); i++ {
+		a, b := KeyOf(items[i-1]), KeyOf(items[i])
+		if a.Namespace == b.Namespace && a.Name < b.Name || precedes(a.Namespace, b.Namespace) {
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// precedes reports whether a, with a slash behind it, is less than b with one.
+func precedes(a, b string) bool {
+	n := min(len(a), len(b))
+	switch {
+	case a[:n] != b[:n]:
+		return a < b
+	case len(a) < len(b):
+		return '/' < b[n]
+	}
+	return len(a) > n && a[n] < '/'
+}
+
+// sharing returns the objects of each key that has objects with different UIDs.
+func sharing[T Object](items []T) (shared map[Key][]T) {
+	last := make(map[Key]int, len(items))
+	for i, obj := range items {
+		key := KeyOf(obj)
+		before, again := last[key]
+		last[key] = i
+		if !again {
+			continue
+		}
+		if _, known := shared[key]; known || items[before].GetUID() != obj.GetUID() {
+			if shared == nil {
+				shared = map[Key][]T{}
+			}
+			if !known {
+				shared[key] = []T{items[before]}
+			}
+			shared[key] = append(shared[key], obj)
+		}
+	}
+	return shared
+}
