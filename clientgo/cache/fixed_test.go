@@ -55,7 +55,10 @@ func TestListWatchOfHostWithPath(t *testing.T) {
 	}
 	lw := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "pods", "a",
 		func(o *metav1.ListOptions) { o.Limit = 2 })
-	i := cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, clientcache.Indexers{})
+	i, err := cache.Over(lw, &corev1.Pod{}, clientcache.SharedIndexInformerOptions{}, cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer run(t, i)()
 	if keys := i.GetStore().ListKeys(); len(keys) != 3 {
 		t.Errorf("keys %q", keys)

@@ -109,6 +109,7 @@ func TestListerWatcherGetsNoLimit(t *testing.T) {
 		s := &world.Stranger{Listed: func(list *corev1.PodList, options metav1.ListOptions) (runtime.Object, error) {
 			if options.Limit > 0 {
 				list.Items = list.Items[:1]
+				return list, nil
 			}
 			if options.Continue == "" {
 				list.Items, list.Continue = list.Items[:2], "more"
