@@ -183,8 +183,8 @@ const (
 	ReasonRefused
 	// ReasonAbsent: the server did not serve the resource, as discovery showed.
 	ReasonAbsent
-	// ReasonUnclear: the watch sent a deletion or an object that the reflector cannot assign to a key, or a version that is
-	// not a number.
+	// ReasonUnclear: the watch sent a deletion or an object that the reflector cannot assign to a key, or a version that
+	// is not a number.
 	ReasonUnclear
 	// ReasonShard: the shard has changed.
 	ReasonShard

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/edits"
 	"github.com/typedinformer/informer/internal/fetch"
@@ -365,4 +366,18 @@ func (m *member[T]) All() iter.Seq[T] { return m.store.Snapshot().All() }
 func (m *member[T]) Version() string {
 	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
 	return src.Version
+}
+
+// unlessRefused is an audited source that is not compared while the server refuses it.
+type unlessRefused[T Object] struct {
+	audit.Source
+	member *member[T]
+}
+
+// View implements audit.Source.
+func (u unlessRefused[T]) View() (audit.View, bool) {
+	if u.member.refused.Load() {
+		return nil, false
+	}
+	return u.Source.View()
 }

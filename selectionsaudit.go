@@ -10,20 +10,6 @@ import (
 	"github.com/typedinformer/informer/internal/union"
 )
 
-// unlessRefused is an audited source that is not compared while the server refuses it.
-type unlessRefused[T Object] struct {
-	audit.Source
-	member *member[T]
-}
-
-// View implements audit.Source.
-func (u unlessRefused[T]) View() (audit.View, bool) {
-	if u.member.refused.Load() {
-		return nil, false
-	}
-	return u.Source.View()
-}
-
 // compare compares the store with the union of what the selections have, and repairs it. Objects that have left a
 // selection are not compared: compare waits until each of them is gone or is in another selection. It waits, too, until
 // each selection has listed a server that was restored.

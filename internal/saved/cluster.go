@@ -50,8 +50,8 @@ func NewCluster(config *rest.Config, base *url.URL) *Cluster {
 	return c
 }
 
-// Update notes that the client connects as config says, at the address base. At another one, the server is asked for the
-// UID again.
+// Update notes that the client connects as config says, at the address base. At another one, the server is asked for
+// the UID again.
 func (c *Cluster) Update(config *rest.Config, base *url.URL) {
 	address := *base
 	address.User = nil // saved states and logs have no credentials

@@ -175,6 +175,7 @@ var files = []string{
 	"listener.go",
 	"mirror.go",
 	"selections.go",
+	"selectionsaudit.go",
 	"follower.go",
 	"informerstatus.go",
 	"compact.go",
