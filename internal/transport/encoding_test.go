@@ -60,7 +60,7 @@ func TestCompressedWatchIsReadEventByEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Close()
-	frames := decode.NewFrames(resp, resp.Format)
+	frames := decode.NewFrames(resp, resp.Format, nil, nil)
 	for _, kind := range []string{"ADDED", "MODIFIED"} {
 		var member bytes.Buffer
 		z := gzip.NewWriter(&member)
