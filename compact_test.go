@@ -23,6 +23,7 @@ func TestCompactHasEverySetting(t *testing.T) {
 		OnFailure:         func(error) {},
 		PagedList:         true,
 		PageSize:          3,
+		PollEvery:         2,
 		AbsentIsSynced:    true,
 		AuditEvery:        1,
 		WarmStart:         WarmStartConfig{Storage: WarmStartDir("dir"), Revision: "1"},
