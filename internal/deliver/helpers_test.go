@@ -92,6 +92,7 @@ func (w *world) random(r *rand.Rand, names, version int) Change[*thing] {
 // follower applies changes as a handler would. It checks that each starts from the result of the one before.
 type follower struct {
 	*testing.T
+	mu    sync.Mutex // a timer can start the goroutine of the next call
 	has   map[string]*thing
 	calls []string
 }
@@ -99,6 +100,8 @@ type follower struct {
 func follow(t *testing.T) *follower { return &follower{T: t, has: map[string]*thing{}} }
 
 func (f *follower) OnAdd(t *thing, initial bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.has[t.name] != nil {
 		f.Errorf("%v was added, but is there: %v", t, f.has[t.name])
 	}
@@ -107,6 +110,8 @@ func (f *follower) OnAdd(t *thing, initial bool) {
 }
 
 func (f *follower) OnUpdate(old, t *thing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.has[t.name] != old || old.id != t.id {
 		f.Errorf("update from %v to %v, but had %v", old, t, f.has[t.name])
 	}
@@ -115,6 +120,8 @@ func (f *follower) OnUpdate(old, t *thing) {
 }
 
 func (f *follower) OnDelete(last *thing, final bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.has[last.name] == nil {
 		f.Errorf("%v was deleted, but is not there", last)
 	}
