@@ -355,7 +355,13 @@ func TestHandlerThatExitsEndsItsListener(t *testing.T) {
 		h.Join(exits, nil)
 		h.Join(NewListener(h, Handler[*thing](f), Config[*thing]{}), nil)
 		w.apply(t, h, &thing{"a", 1, 1}, &thing{"b", 1, 1})
-		<-exits.Released()
+		synctest.Wait()
+		select {
+		case <-exits.Released():
+		default:
+			t.Error("the listener goes on")
+			exits.End(errLeft)
+		}
 		if !errors.Is(exits.Err(), errExited) || !slices.Equal(reported, []error{errExited}) || exits.Status().Busy != 0 {
 			t.Errorf("%v, reported %v, %+v", exits.Err(), reported, exits.Status())
 		}
