@@ -1,0 +1,158 @@
+package shard
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+)
+
+// sessionOf returns a session of a replica with 16 slots that does not run. The test calls its steps.
+func sessionOf(t *testing.T, followers ...Sharded) *session {
+	r := must(New(must(informer.NewClient(&rest.Config{Host: "http://127.0.0.1"})), Config{
+		Namespace: "ns", Name: "group", Identity: "a", Slots: 16, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}))
+	r.keepHeld = 0
+	r.Follow(followers...)
+	s := newSession(r)
+	s.life, s.epoch = t.Context(), t.Context()
+	t.Cleanup(s.tasks.Wait)
+	return s
+}
+
+// A replica claims a slot, gives the claim up and claims the slot again, before its store has its last two Leases. The
+// first claim does not count: another replica may have claimed the slot after it was given up.
+//
+// Guarantees: S3
+func TestSlotIsNotGainedByAnOlderClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sessionOf(t)
+		s.held = setOf(16, 3)
+		written := func() *coordinationv1.Lease {
+			claims := make(slotSet, 16)
+			for slot, p := range s.phases {
+				claims[slot] = p != absent
+			}
+			return leaseOf("a", *s.config, claims, int(s.generation), int(s.generation)+1)
+		}
+		steer := func(lease *coordinationv1.Lease, desired slotSet, want phase) {
+			t.Helper()
+			s.mu.Lock()
+			g := s.directory.read([]*coordinationv1.Lease{lease}, lease.UID, s.config)
+			s.advanceLocked(&g, desired)
+			got := s.phases[3]
+			s.mu.Unlock()
+			if got != want {
+				t.Fatalf("the slot is in phase %d, want %d", got, want)
+			}
+			synctest.Wait()
+		}
+		wanted, unwanted := setOf(16, 3), setOf(16)
+		steer(written(), wanted, claimed)
+		first := written()
+		steer(first, unwanted, absent)
+		steer(first, wanted, claimed)
+		steer(first, wanted, claimed)
+		second := written()
+		steer(second, wanted, gaining)
+		steer(second, wanted, owned)
+	})
+}
+
+// lister is an informer whose lists end when the test says so.
+type lister struct {
+	mu    sync.Mutex // protects lists
+	lists []chan struct{}
+}
+
+func (l *lister) SetShard(ctx context.Context, _ informer.Shard) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ends := make(chan struct{})
+	l.mu.Lock()
+	l.lists = append(l.lists, ends)
+	l.mu.Unlock()
+	select {
+	case <-ends:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A slot that has left the target is not held when it comes back, because the informers may have dropped its objects.
+// The same holds for a slot that leaves the target while its list is under way.
+//
+// Guarantees: S3
+func TestSlotThatLeftTheTargetIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(lister)
+		s := sessionOf(t, l)
+		hold := func(desired string, want string) {
+			t.Helper()
+			s.mu.Lock()
+			s.holdLocked(must(parseSlots(desired, 16)))
+			got := s.held.String()
+			s.mu.Unlock()
+			if got != want {
+				t.Errorf("the replica desires %s and holds %q, want %q", desired, got, want)
+			}
+			synctest.Wait()
+		}
+		listed := func(n int, want string) {
+			t.Helper()
+			synctest.Wait()
+			if len(l.lists) != n {
+				t.Fatalf("%d lists, want %d", len(l.lists), n)
+			}
+			close(l.lists[n-1])
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if got := s.held.String(); got != want {
+				t.Errorf("after list %d, the replica holds %q, want %q", n, got, want)
+			}
+		}
+		hold("0-7", "")
+		listed(1, "0-7")
+		hold("0-6,8", "0-6") // 7 leaves
+		hold("0-8", "0-6")   // and comes back before the list without it has ended
+		listed(2, "0-6,8")
+		listed(3, "0-8")
+
+		hold("0-9", "0-8")
+		hold("0-8,10", "0-8") // 9 leaves while its list is under way
+		listed(4, "0-8")
+		hold("0-10", "0-8") // and comes back while the informers drop its objects
+		listed(5, "0-8,10")
+		listed(6, "0-10")
+	})
+}
+
+// Two replicas that leave at the same time do not wait for each other.
+//
+// Guarantees: S5
+func TestReplicasThatLeaveTogetherEndAtOnce(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		s.create("ns", 0, 20)
+		a, b := s.join("a"), s.join("b")
+		<-time.After(settle)
+		began := time.Now()
+		a.cancel()
+		b.cancel()
+		<-a.ended
+		<-b.ended
+		if took := time.Since(began); took > time.Second || s.leases.Len() != 0 {
+			s.Errorf("leaving took %v, and left %d Leases", took, s.leases.Len())
+		}
+	})
+}
