@@ -101,3 +101,45 @@ func TestEqualKeysOfManyAreTheLatest(t *testing.T) {
 		o.check(t)
 	}
 }
+
+// Keys yields each key once with all its entries, in both directions and in part of a span.
+//
+// Guarantees: I2
+func TestKeysCountAllEntriesOfAKey(t *testing.T) {
+	o, x := ordered(cmp.Compare[string])
+	for i, tag := range []string{"a", "b", "b", "b", "c", "c"} {
+		o.put(&thing{name: fmt.Sprint(i), tags: []string{tag}})
+	}
+	all := x.Span(&o.published)
+	for _, c := range []struct {
+		span Span[*thing, string]
+		last bool
+		want string
+	}{
+		{all, false, "a1 b3 c2 "}, {all, true, "c2 b3 a1 "},
+		{all.From(2).To(5), false, "b2 c1 "}, {all.From(2).To(5), true, "c1 b2 "},
+	} {
+		got := ""
+		c.span.Keys(c.last, func(key string, n int) bool { got += fmt.Sprint(key, n, " "); return true })
+		if got != c.want {
+			t.Errorf("last=%t: %q, want %q", c.last, got, c.want)
+		}
+	}
+}
+
+// An index never reads the entries of another one that has its place in another table.
+//
+// Guarantees: I1
+func TestOrderedIndexDoesNotReadAnother(t *testing.T) {
+	o, _ := ordered(cmp.Compare[string])
+	o.put(&thing{name: "a", tags: []string{"t"}}, &thing{name: "b", tags: []string{"s"}})
+	names := NewOrdered(func(t *thing) []string { return []string{t.name} }, cmp.Compare[string])
+	other := newOwner()
+	other.edit(func(e *Edit[*thing]) {
+		addIndex(e, tagsOf)
+		e.AddIndex(names)
+	})
+	if got := fmt.Sprint(read(names.Span(&o.published), false)); got != "[a=/a@0 b=/b@0]" {
+		t.Errorf("got %s", got)
+	}
+}
