@@ -254,7 +254,12 @@ func (k *kind) waitSynced(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	select {
+	case <-k.HasSyncedChecker().Done(): // a moment later: fast handlers come first
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // waitReadable waits until parts have synced, or a read should not wait longer.

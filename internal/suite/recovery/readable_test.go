@@ -48,9 +48,11 @@ func TestReadDoesNotWaitForARefusal(t *testing.T) {
 				inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
 				defer world.Run(w, inf)()
 				const timeout = 20 * time.Second
+				reading, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
+				defer cancel()
 				for _, first := range []bool{true, false} {
 					began := time.Now()
-					err := inf.WaitReadable(w.Context(), timeout)
+					err := inf.WaitReadable(reading, timeout)
 					took := time.Since(began)
 					switch {
 					case err == nil || !c.is(err) || !errors.As(err, new(*informer.NotSyncedError)) || apierrors.IsNotFound(err):
@@ -70,7 +72,7 @@ func TestReadDoesNotWaitForARefusal(t *testing.T) {
 				}
 				w.Answer(nil)
 				<-time.After(time.Minute)
-				if err := inf.WaitReadable(w.Context(), timeout); err != nil || inf.Store().Len() != 1 {
+				if err := inf.WaitReadable(reading, timeout); err != nil || inf.Store().Len() != 1 {
 					w.Errorf("when the server answers: %v, %d pods", err, inf.Store().Len())
 				}
 			})
