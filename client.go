@@ -60,6 +60,9 @@ var errNoClient = errors.New("the client is nil: create one with NewClient")
 // the same informer within a second. Timeout limits requests of single objects, and the headers of lists: a list that
 // takes long is no failure while it makes progress. It does not limit watches. AcceptContentTypes, or else ContentType,
 // sets the media types to request. Empty means protobuf for types that support it, and JSON.
+//
+// Over TLS, watches have a transport, and so connections, of their own, unless config has a Transport. Each of the two
+// transports is wrapped by WrapTransport.
 func NewClient(config *rest.Config) (*Client, error) {
 	client, err := transport.New(config)
 	if err != nil {

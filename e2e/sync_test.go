@@ -98,7 +98,7 @@ type expireFirst struct {
 }
 
 func (e *expireFirst) RoundTrip(req *http.Request) (*http.Response, error) {
-	if e.done {
+	if e.done || req.URL.Query().Has("watch") { // watches have a transport of their own
 		return e.RoundTripper.RoundTrip(req)
 	}
 	e.done = true
