@@ -121,8 +121,8 @@ func TestListWatchOfMetadata(t *testing.T) {
 	}
 }
 
-// What an informer does with objects of a server, it does with those of a ListerWatcher: it can hold them compressed,
-// drop managedFields, and call a transform once.
+// An informer can hold the objects of a ListerWatcher compressed, drop their managedFields, and call a transform once for
+// each, as it does with the objects of a server.
 // Guarantees: P5, R20, R21
 func TestStorageOfValues(t *testing.T) {
 	for name, storage := range map[string]cache.Options{

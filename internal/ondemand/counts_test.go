@@ -34,8 +34,8 @@ func TestServerThatWentBackDropsEverything(t *testing.T) {
 	}
 }
 
-// A request that fails is counted once, whoever waits for it. An object that does not exist is no failure, and neither
-// is a request that nobody waits for any more.
+// A failed request counts once, however many readers wait for it. A missing object is no failure. A request without
+// readers is none either.
 // Guarantees: T3, T4
 func TestFailuresOfRequestsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -114,7 +114,7 @@ func TestReadersGetOneObjectAndCopiesAreOfTheirOwn(t *testing.T) {
 	}
 }
 
-// An object that cannot be decoded stays so when it is packed again, and one that is not packed stays as it is.
+// Settle changes neither an object that cannot be decoded nor one that is not packed.
 // Guarantees: R17
 func TestSettleLeavesFailedAndUnpackedObjects(t *testing.T) {
 	k := newPods(t)
@@ -170,7 +170,7 @@ func TestEncodedIsWhatWasPacked(t *testing.T) {
 	}
 }
 
-// An object whose encoding loses something is kept as it is, and so is what a Transform receives.
+// An object is not packed if its encoding would lose something. The input of a Transform is not packed either.
 // Guarantees: D2, D3
 func TestWhatTheEncodingLosesIsNotPacked(t *testing.T) {
 	k := newPods(t)

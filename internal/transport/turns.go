@@ -10,8 +10,8 @@ import (
 )
 
 // turns lets one watch after the other choose its connection. Watches that begin at the same time then share HTTP/2
-// connections, each of which has room for as many as the server allows. Otherwise, each would open one of its own: 375
-// informers had 175 connections. It is safe for concurrent use.
+// connections, and fill each up to the limit of the server. Without turns, each watch could open a
+// connection. It is safe for concurrent use.
 type turns struct {
 	turn  chan struct{} // holds a token while a watch has its turn
 	plain atomic.Bool   // the last connection had no HTTP/2: each watch needs one

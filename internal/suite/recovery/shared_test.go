@@ -36,8 +36,8 @@ func turns(w world.World, events ...string) func() [][]byte {
 	}
 }
 
-// Two objects with one key by turns in a watch are reported once, with both UIDs. The store keeps the one that it has until
-// the server deletes that one. A new object in place of a deleted one is nothing of that kind, also if the deletion is missing.
+// If a watch alternates between two objects with the same key, the informer reports both UIDs once. The store keeps its
+// object until the server deletes it. A recreated object is no such case, even if the watch missed the deletion.
 // Guarantees: R29, H5
 func TestTwoObjectsWithOneKeyInAWatch(t *testing.T) {
 	for name, c := range map[string]struct {
