@@ -85,7 +85,7 @@ func brokenLinks(dir string) (broken []string, checked int, err error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == ".git"):
+		case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == ".git" || entry.Name() == "generated" && filepath.Base(filepath.Dir(path)) == "site"):
 			return fs.SkipDir
 		case filepath.Ext(path) != ".md":
 			return nil

@@ -60,14 +60,15 @@ var rooms = map[string][]string{
 	"witness":      nil,
 	"written":      nil,
 	// help for tests, benchmarks and tools
-	"canned":  {"decode", "fleet"},
-	"fleet":   nil,
-	"leak":    nil,
-	"queues":  nil,
-	"release": nil,
-	"spoil":   nil,
-	"testkit": {"pointer"},
-	"world":   {"pointer", "testkit"},
+	"canned":           {"decode", "fleet"},
+	"fleet":            nil,
+	"leak":             nil,
+	"queues":           nil,
+	"release":          nil,
+	"spoil":            nil,
+	"testkit":          {"pointer"},
+	"world":            {"pointer", "testkit"},
+	"tools/guarantees": nil,
 }
 
 // above are the packages above the rooms that help for tests imports all the same.
