@@ -152,7 +152,7 @@ func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afres
 	if s.uid != written.UID {
 		run.Signal(s.wake) // the informer may have the Lease already
 	}
-	if s.unseen.IsZero() {
+	if s.unseen.IsZero() && s.observed[written.UID].version != written.ResourceVersion { // the event may be first
 		s.unseen = time.Now()
 	}
 	s.renewed, s.uid, s.version = sent, written.UID, written.ResourceVersion

@@ -52,6 +52,67 @@ func (s *stage) delayWrites(name string, late time.Duration) {
 	n.late = late
 }
 
+// slowResponses makes the responses to the writes of a replica come late.
+func (s *stage) slowResponses(name string, slow time.Duration) {
+	n := s.network(name)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.slow = slow
+}
+
+// A renewal was sent before the lease was lost, and its response comes when all calls have returned. It does not end
+// the loss, because it has claims: the replica claims slots again after the response to a write that was sent later.
+//
+// Guarantees: S3
+func TestRenewalFromBeforeTheLossDoesNotEndIt(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		a := s.join("a")
+		<-time.After(time.Minute + time.Second)
+		s.slowResponses("a", 3*time.Second)
+		<-time.After(2500 * time.Millisecond)
+		// The renewal after 63 s has no response yet.
+		a.skewMu.Lock()
+		a.skew = 11 * time.Second
+		a.skewMu.Unlock()
+		<-time.After(2 * watchPeriod)
+		if st := a.Status(); st.LeasesLost != 1 || st.Claimed != 0 || s.claims()["a"] != "0-15" {
+			s.Errorf("%v: the status is %+v, and the Lease claims %q", s.time(), st, s.claims()["a"])
+		}
+		<-time.After(3 * time.Second) // the response has come, that to the next write has not
+		if st := a.Status(); st.Claimed != 0 || s.claims()["a"] != "" {
+			s.Errorf("%v: the status is %+v, and the Lease claims %q", s.time(), st, s.claims()["a"])
+		}
+		s.slowResponses("a", 0)
+		<-time.After(settle)
+		s.wantSettled(a)
+		if n := a.Status().LeasesLost; n != 1 {
+			s.Errorf("the lease was lost %d times", n)
+		}
+	})
+}
+
+// The event of a renewal comes before the response. If the next renewals then fail, the replica has seen all of its
+// renewals, so it keeps its watch, and sees a replica that joins although it cannot list.
+//
+// Guarantees: S5
+func TestRenewalSeenBeforeItsResponse(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		s.network("a").slow = time.Millisecond
+		a := s.join("a")
+		<-time.After(time.Minute + 500*time.Millisecond)
+		mend := s.isolate("a") // the open watch goes on
+		<-time.After(2*a.config.RetryPeriod + 2*watchPeriod)
+		b := s.join("b")
+		<-time.After(time.Second)
+		if st := a.Status(); len(st.Replicas) != 2 || st.LeasesLost != 0 {
+			s.Errorf("the status of a is %+v", st)
+		}
+		mend()
+		<-time.After(settle)
+		s.wantSettled(a, b)
+	})
+}
+
 // Somebody deletes the Lease, and another process creates one with the same name, before the watch of the replica
 // delivers that. The next renewal finds it: the replica gives up its slots at once, and never writes that Lease.
 //

@@ -17,6 +17,7 @@ type network struct {
 	mu   sync.Mutex    // protects the fields below
 	cut  chan struct{} // if not nil, requests hang until it is closed, and then break off
 	late time.Duration // how long after it is sent a write lands, even if its client gives up
+	slow time.Duration // how long the response to a write needs
 	lag  time.Duration // how long a watch needs for what it reads
 }
 
@@ -30,7 +31,7 @@ var errReset = errors.New("connection reset")
 
 func (n link) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.mu.Lock()
-	cut, late := n.cut, n.late
+	cut, late, slow := n.cut, n.late, n.slow
 	n.mu.Unlock()
 	if cut != nil {
 		select {
@@ -44,6 +45,12 @@ func (n link) RoundTrip(r *http.Request) (*http.Response, error) {
 		return n.sendLate(r, late)
 	}
 	resp, err := n.RoundTripper.RoundTrip(r)
+	if r.Method != http.MethodGet && slow > 0 {
+		select {
+		case <-time.After(slow):
+		case <-r.Context().Done():
+		}
+	}
 	if err == nil && r.URL.Query().Get("watch") != "" {
 		resp.Body = lagging{resp.Body, n.network, r.Context()}
 	}

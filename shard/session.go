@@ -95,7 +95,7 @@ type session struct {
 	draining   bool            // the lease was lost, and calls of Reconcile may be under way
 	epoch      context.Context // ends when the lease is lost
 	endEpoch   context.CancelFunc
-	observed   map[types.UID]observation // of the other Leases
+	observed   map[types.UID]observation // of the Leases in the store
 	failing    bool                      // the last request failed
 	told       map[types.UID]bool        // reported Leases that cannot be read
 	replicas   []string
@@ -293,9 +293,9 @@ func (s *session) follow(ctx context.Context) {
 // steer acts on the Leases and the phases of the slots. The caller must call it again after the returned time at the
 // latest.
 func (s *session) steer(ctx context.Context) time.Duration {
-	leases := slices.Collect(s.leases.Store().All())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	leases := slices.Collect(s.leases.Store().All()) // under the lock, so that each Lease in observed is in it, or gone
 	g := s.directory.read(leases, s.uid, s.config)
 	s.noteGroupLocked(&g)
 	next := s.reapLocked(ctx, &g)

@@ -138,6 +138,36 @@ func TestSlotThatLeftTheTargetIsNotHeld(t *testing.T) {
 	})
 }
 
+// The lease is lost while a slot is released, and the replica claims the slot again before the old release ends. That
+// release then changes nothing.
+//
+// Guarantees: S3
+func TestReleaseEndsWithItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sessionOf(t)
+		returned := make(chan struct{})
+		s.controllers = []controller{{
+			own:     func() {},
+			release: func(context.Context, func(uint64) bool) { <-returned },
+			inWork:  func(func(uint64) bool) []Call { return nil },
+		}}
+		epoch, end := context.WithCancel(t.Context())
+		s.mu.Lock()
+		s.phases[3] = releasing
+		s.release(epoch, 3)
+		s.mu.Unlock()
+		end()
+		s.mu.Lock()
+		s.phases[3] = claimed
+		s.mu.Unlock()
+		close(returned)
+		synctest.Wait()
+		if n := s.Replica.Status().Released; s.phases[3] != claimed || n != 0 {
+			t.Errorf("the slot is in phase %d, and %d slots were released", s.phases[3], n)
+		}
+	})
+}
+
 // Two replicas that leave at the same time do not wait for each other.
 //
 // Guarantees: S5

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // want fails the test unless f has received exactly these calls.
@@ -509,6 +511,41 @@ func TestIterationEnds(t *testing.T) {
 					t.Errorf("%v, %d listeners", l.Err(), len(h.All()))
 				}
 			})
+		})
+	}
+}
+
+// A listener whose iteration has ended is released, whoever ended it, and not while the body of the iteration runs. It
+// then refers to no object.
+// Guarantees: H11
+func TestIterationIsReleased(t *testing.T) {
+	for name, last := range map[string]func(l *Listener[*thing]) bool{
+		"drain":    func(*Listener[*thing]) bool { return false },
+		"listener": func(l *Listener[*thing]) bool { l.End(errLeft); return true },
+		"panic":    func(*Listener[*thing]) bool { panic("of the body") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, f := &world{}, follow(t)
+			h := newHub(t, w)
+			w.set(&thing{"a", 1, 1})
+			all := func(*thing) bool { return true }
+			l := NewListener(h, Handler[*thing](f), Config[*thing]{Filter: all})
+			func() {
+				defer func() { _ = recover() }()
+				l.Pull(t.Context(), func() bool {
+					defer func() {
+						if run.IsClosed(l.Released()) || l.given == nil {
+							t.Error("the listener was released while the body runs")
+						}
+					}()
+					return last(l)
+				})
+			}()
+			if !run.IsClosed(l.Released()) || l.hub.Load() != nil || l.handler != nil || l.given != nil ||
+				l.config.Filter != nil || len(h.All()) != 0 {
+				t.Error("the listener is not released")
+			}
+			l.End(errLeft)
 		})
 	}
 }

@@ -33,7 +33,7 @@ type Listener[T Object] struct {
 
 	mu      sync.Mutex // protects the fields below; taken after the lock of the hub
 	backlog backlog[T]
-	running bool // a goroutine delivers; always true for an iteration
+	running bool // a goroutine delivers; true for an iteration until Pull returns
 	calls   calls
 	slow    slowness
 	rounds  rounds
@@ -118,7 +118,7 @@ func (l *Listener[T]) Pull(ctx context.Context, drain func() bool) {
 	l.wake = make(chan struct{}, 1)
 	l.running = true
 	h.Join(l, nil)
-	defer h.end(l, errLeft)
+	defer l.leave(h)
 	var p pending[T]
 	for {
 		if l.next(&p) {
@@ -135,6 +135,15 @@ func (l *Listener[T]) Pull(ctx context.Context, drain func() bool) {
 			return
 		}
 	}
+}
+
+// leave ends the listener of an iteration, whose last call has returned, and releases it.
+func (l *Listener[T]) leave(h *Hub[T]) {
+	h.end(l, errLeft)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = false
+	l.releaseLocked()
 }
 
 // End ends the listener because of why: from now on, no call of the handler begins.
