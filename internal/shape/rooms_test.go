@@ -68,6 +68,7 @@ var rooms = map[string][]string{
 	"spoil":            nil,
 	"testkit":          {"pointer"},
 	"world":            {"pointer", "testkit"},
+	"tools/affected":   nil,
 	"tools/guarantees": nil,
 }
 
