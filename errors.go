@@ -31,6 +31,9 @@ var (
 	ErrStopped = errors.New("informer stopped")
 	// ErrNoWatch indicates that the server cannot watch a collection; see Config.PollEvery.
 	ErrNoWatch = fetch.ErrNoWatch
+	// ErrNoList indicates that a resource has no lists, such as that of TokenReviews: the server answers a list with 405,
+	// or with 404 while its discovery documents show the resource without the verb list.
+	ErrNoList = fetch.ErrNoList
 	// ErrRunning indicates that Run has been called before.
 	ErrRunning = errors.New("informer already started")
 )

@@ -188,7 +188,7 @@ func (f *follower[T]) unreadable(late bool) error {
 			}
 			switch n, err := r.loop.Failure(); {
 			case err == nil:
-			case n > 1 && fetch.IsLasting(err):
+			case n > 1 && fetch.IsLasting(err), errors.Is(err, ErrNoList):
 				return &unreadableError{"the server refuses it", asUnsynced(err)}
 			case late:
 				return &unreadableError{"the read does not wait longer", asUnsynced(err)}
@@ -245,6 +245,8 @@ func asUnsynced(err error) error {
 	switch {
 	case errors.Is(err, ErrAbsent):
 		return ErrAbsent
+	case apierrors.IsNotFound(err) && errors.Is(err, ErrNoList):
+		return ErrNoList
 	case apierrors.IsNotFound(err):
 		return errors.New(err.Error())
 	}

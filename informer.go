@@ -102,12 +102,12 @@ func (i *Informer[T]) HasSynced() bool { return run.IsClosed(i.synced) }
 func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.waitSynced(ctx) }
 
 // WaitReadable is WaitSynced for a cached read, which should rather fail than wait for a server that refuses. It
-// returns the [*NotSyncedError] as soon as two lists in a row have failed and the last failure is one that a retry
-// seldom ends: 401, 403, 405, or [ErrAbsent]. After any other failure it returns the error once timeout has passed. It
-// does not cut a list short that is under way: a slow first list is no failure. The informer keeps trying, so that a
-// later call can succeed.
+// returns the [*NotSyncedError] at once if the resource has no lists; see [ErrNoList]. It returns it as soon as two
+// lists in a row have failed and the last failure is 401, 403 or [ErrAbsent], which a retry seldom ends. After any
+// other failure it returns the error once timeout has passed. It does not cut a list short that is under way: a slow
+// first list is no failure. The informer keeps trying, so that a later call can succeed.
 //
-// While the informer waits for its next try, a later call returns an error of the first kind at once.
+// While the informer waits for its next try, a later call returns an error of the first two kinds at once.
 func (i *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) error {
 	return i.engine.waitReadable(ctx, timeout)
 }

@@ -364,6 +364,9 @@ func (c *objectCache) ready(ctx context.Context, k *kind, parts ...*part) error 
 		return nil
 	case ctx.Err() != nil || !fetch.IsLasting(err):
 		return k.errTimeout(err)
+	case errors.Is(err, informer.ErrNoList):
+		return fmt.Errorf("the resource %s has no lists, so no cache can hold %s: use a client without a cache: %w",
+			k.parts[0].series.resource.Resource, k.id.gvk.Kind, err)
 	case errors.Is(err, informer.ErrAbsent):
 		missing := &meta.NoKindMatchError{GroupKind: k.id.gvk.GroupKind(), SearchedVersions: []string{k.id.gvk.Version}}
 		return fmt.Errorf("%w: %w", missing, err)

@@ -41,9 +41,10 @@
 //   - First list. If a Get, List or GetInformer waits for a first list and fails, its error says what is missing and
 //     why.
 //   - Refused reads. A Get or List does not wait until its context ends for a first list that the server refuses. It
-//     returns the error after the first retry if that is 401, 403 or 405, and a NoMatch error if the server does not
-//     serve the resource. After any other failure, it returns when [Options.ReadTimeout] has passed. The informer keeps
-//     trying, so later reads can succeed.
+//     returns the error after the first retry if that is 401 or 403, and a NoMatch error if the server does not serve
+//     the resource. For a resource without lists, such as that of TokenReviews, it returns informer.ErrNoList at once.
+//     After any other failure, it returns when [Options.ReadTimeout] has passed. The informer keeps trying, so later
+//     reads can succeed.
 //   - Recreated objects. If the cache missed a deletion, handlers receive it even if an object of the same name exists
 //     again: a deletion with toolscache.DeletedFinalStateUnknown, then an addition.
 //   - Relists. A relist delivers no events for objects that did not change.

@@ -35,9 +35,9 @@ type Options struct {
 	AuditEvery time.Duration
 	// ReadTimeout limits how long a read waits for an informer whose first list fails. The read then returns the reason;
 	// controller-runtime's cache waits until the context ends. A read returns sooner, after the first retry, if the server
-	// answers 401, 403 or 405, or does not serve the resource. A slow list is no failure: a read waits for it. The
-	// informer keeps trying, so that later reads can succeed. GetInformer and WaitForCacheSync wait until their contexts
-	// end, as in controller-runtime. Zero means 30 s.
+	// answers 401 or 403, or does not serve the resource, and at once if the resource has no lists. A slow list is no
+	// failure: a read waits for it. The informer keeps trying, so that later reads can succeed. GetInformer and
+	// WaitForCacheSync wait until their contexts end, as in controller-runtime. Zero means 30 s.
 	ReadTimeout time.Duration
 	// IgnoreNewInformer makes the cache hold all kinds in its own informers, even if cache.Options.NewInformer is set.
 	// False means that the function makes the informers, and controller-runtime's own cache has them. The options above

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +104,69 @@ func TestKindWithoutAListIsRefused(t *testing.T) {
 	}
 }
 
+// createOnly are kinds of resources that a client can create, and nothing else. kube-apiserver answers a list of
+// LocalSubjectAccessReviews with 404, since it has no path for those of all namespaces, and one of the others with 405.
+var createOnly = map[schema.GroupVersionKind]meta.RESTScope{
+	authenticationv1.SchemeGroupVersion.WithKind("TokenReview"):             meta.RESTScopeRoot,
+	authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"):      meta.RESTScopeRoot,
+	authorizationv1.SchemeGroupVersion.WithKind("LocalSubjectAccessReview"): meta.RESTScopeNamespace,
+}
+
+// Reads of a resource without lists, as unstructured objects or metadata, are refused at once, without a retry: the scheme does not know
+// these kinds, but the server says so. controller-runtime waits until the context ends.
+// Guarantees: P6, P3
+func TestResourceWithoutListsIsRefused(t *testing.T) {
+	known := mapper().(*meta.DefaultRESTMapper)
+	for gvk, scope := range createOnly {
+		known.Add(gvk, scope)
+	}
+	for _, by := range caches {
+		t.Run(by.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, true)
+				informertest.RegisterReviews(w.server)
+				c := by.create(w, cache.Options{Mapper: known})
+				stop := w.start(c)
+				for gvk := range createOnly {
+					key := client.ObjectKey{Namespace: "a", Name: "x"}
+					var u unstructured.Unstructured
+					u.SetGroupVersionKind(gvk)
+					var all unstructured.UnstructuredList
+					all.SetGroupVersionKind(gvk)
+					var m metav1.PartialObjectMetadata
+					m.SetGroupVersionKind(gvk)
+					var many metav1.PartialObjectMetadataList
+					many.SetGroupVersionKind(gvk)
+					for call, read := range map[string]func(context.Context) error{
+						"Get of an unstructured object": func(ctx context.Context) error { return c.Get(ctx, key, &u) },
+						"List of unstructured objects":  func(ctx context.Context) error { return c.List(ctx, &all) },
+						"Get of metadata":               func(ctx context.Context) error { return c.Get(ctx, key, &m) },
+						"List of metadata":              func(ctx context.Context) error { return c.List(ctx, &many) },
+					} {
+						ctx, cancel := contextWithTimeout(t)
+						began := time.Now()
+						err := read(ctx)
+						took := time.Since(began)
+						cancel()
+						switch {
+						case by.name == controllerRuntime:
+							if !apierrors.IsTimeout(err) || took < time.Minute {
+								t.Errorf("%s: %v after %v", gvk.Kind, err, took)
+							}
+						case !errors.Is(err, informer.ErrNoList) || apierrors.IsNotFound(err) || took > 0:
+							t.Errorf("%s of %s: %v after %v", call, gvk.Kind, err, took)
+						case !strings.Contains(err.Error(), "has no lists, so no cache can hold "+gvk.Kind):
+							t.Errorf("%s of %s: the error does not say what to do: %v", call, gvk.Kind, err)
+						}
+					}
+				}
+				stop()
+				w.server.Close()
+			})
+		})
+	}
+}
+
 // readers read pods or secrets in each way.
 var readers = map[string]func(ctx context.Context, c cache.Cache, secrets bool) error{
 	"Get": func(ctx context.Context, c cache.Cache, secrets bool) error {
@@ -154,8 +218,8 @@ var readers = map[string]func(ctx context.Context, c cache.Cache, secrets bool) 
 	},
 }
 
-// A read does not wait for an informer whose list the server refuses: it returns the 401, 403, 405 or the absence after the first backoff,
-// and at once while the informer waits for its next try. Any other reason comes after ReadTimeout. The informer goes on, so reads succeed
+// A read does not wait for an informer whose list the server refuses: it returns a 405 at once, the 401, 403 or the absence after the first
+// backoff, and at once while the informer waits for its next try. Any other reason comes after ReadTimeout. The informer goes on, so reads succeed
 // when the server lists. GetInformer and WaitForCacheSync wait until their context ends, as in controller-runtime.
 // Guarantees: P6, P3
 func TestReadOfWhatTheServerRefuses(t *testing.T) {
@@ -164,12 +228,13 @@ func TestReadOfWhatTheServerRefuses(t *testing.T) {
 		fails   error // the answer to lists and watches; nil if the resource is absent
 		is      func(error) bool
 		late    bool // the read takes ReadTimeout
+		atOnce  bool // the read does not even wait for a retry
 		options crcache.Options
 	}{
 		"401":           {fails: apierrors.NewUnauthorized("who?"), is: apierrors.IsUnauthorized},
 		"403":           {fails: apierrors.NewForbidden(pods, "", errors.New("no rights")), is: apierrors.IsForbidden},
 		"403 on demand": {fails: apierrors.NewForbidden(pods, "", errors.New("no rights")), is: apierrors.IsForbidden, options: podsOnDemand},
-		"405":           {fails: apierrors.NewMethodNotSupported(pods, "list"), is: apierrors.IsMethodNotSupported},
+		"405":           {fails: apierrors.NewMethodNotSupported(pods, "list"), is: apierrors.IsMethodNotSupported, atOnce: true},
 		"absent":        {is: func(err error) bool { return meta.IsNoMatchError(err) && errors.Is(err, informer.ErrAbsent) }},
 		"500":           {fails: apierrors.NewInternalError(errors.New("broken")), is: apierrors.IsTimeout, late: true},
 	} {
@@ -197,9 +262,9 @@ func TestReadOfWhatTheServerRefuses(t *testing.T) {
 						switch took := time.Since(began); {
 						case err == nil || !test.is(err) || apierrors.IsNotFound(err):
 							t.Errorf("first=%v: %v", first, err)
-						case !test.late && first && (took == 0 || took > 2*time.Second):
+						case !test.late && !test.atOnce && first && (took == 0 || took > 2*time.Second):
 							t.Errorf("the first read took %v", took)
-						case !test.late && !first && took > 0:
+						case !test.late && (test.atOnce || !first) && took > 0:
 							t.Errorf("a later read took %v", took)
 						case test.late && (took < timeout || took > timeout+time.Second):
 							t.Errorf("first=%v: a read took %v", first, took)

@@ -25,11 +25,15 @@ const MaxBytes = 4 << 20
 // to three.
 const maxVersions = 32
 
+// maxVerbs is the limit for the verbs of one resource. Those of Kubernetes have up to eight.
+const maxVerbs = 64
+
 // Served describes a resource that a version of its group has.
 type Served struct {
 	Version    string
 	Namespaced bool
 	Kind       string // of the objects
+	NoList     bool   // its verbs lack list; false if the document has no verbs
 }
 
 // Find looks for a resource in every version of its group: first in its own version, then in the others. It returns
@@ -99,9 +103,10 @@ type (
 		Version      string `json:"version"`
 	}
 	resource struct { // metav1.APIResource
-		Name       string `json:"name"`
-		Namespaced bool   `json:"namespaced"`
-		Kind       string `json:"kind"`
+		Name       string          `json:"name"`
+		Namespaced bool            `json:"namespaced"`
+		Kind       string          `json:"kind"`
+		Verbs      json.RawMessage `json:"verbs"`
 	}
 )
 
@@ -161,12 +166,33 @@ func resourceIn(gv schema.GroupVersion, name string, body []byte) (in Served, ok
 		return in, false, fmt.Errorf("the APIResourceList is of the version %.100q", d.GroupVersion)
 	}
 	err = each(d.Resources, "resources", func(r resource) error {
-		if r.Name == name {
-			in, ok = Served{gv.Version, r.Namespaced, r.Kind}, true
+		if r.Name != name {
+			return nil
 		}
+		in, ok = Served{Version: gv.Version, Namespaced: r.Namespaced, Kind: r.Kind}, true
+		in.NoList, err = noList(r.Verbs)
+		return err
+	})
+	if err != nil {
+		return Served{}, false, err
+	}
+	return in, ok, nil
+}
+
+// noList reports whether the verbs of a resource lack list. They may be missing or null, which shows nothing.
+func noList(verbs json.RawMessage) (bool, error) {
+	if len(verbs) == 0 || string(verbs) == "null" {
+		return false, nil
+	}
+	n, lacks := 0, true
+	err := each(verbs, "verbs", func(verb string) error {
+		if n++; n > maxVerbs {
+			return fmt.Errorf("a resource has more than %d verbs", maxVerbs)
+		}
+		lacks = lacks && verb != "list"
 		return nil
 	})
-	return in, ok && err == nil, err
+	return lacks, err
 }
 
 // decode decodes a document of the given kind.

@@ -59,6 +59,9 @@ func TestFind(t *testing.T) {
 	listed := func(versions ...string) string {
 		return `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[` + strings.Join(versions, ",") + `]}]}`
 	}
+	verbs := func(list string) string {
+		return `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"verbs":` + list + `}]}`
+	}
 	for name, c := range map[string]struct {
 		resource string // group/version/resource
 		server   server
@@ -67,6 +70,13 @@ func TestFind(t *testing.T) {
 	}{
 		"served":                         {"/v1/pods", server{"api": core, "api/v1": pods}, "{v1 true} true", "api api/v1"},
 		"cluster-scoped":                 {"/v1/nodes", server{"api": core, "api/v1": pods}, "{v1 false} true", "api api/v1"},
+		"with the verb list":             {"/v1/pods", server{"api": core, "api/v1": verbs(`["create","list","watch"]`)}, "{v1 true} true", "api api/v1"},
+		"without the verb list":          {"/v1/pods", server{"api": core, "api/v1": verbs(`["create","watchlist"]`)}, "{v1 true} true without lists", "api api/v1"},
+		"without a verb":                 {"/v1/pods", server{"api": core, "api/v1": verbs(`[]`)}, "{v1 true} true without lists", "api api/v1"},
+		"verbs are null":                 {"/v1/pods", server{"api": core, "api/v1": verbs(`null`)}, "{v1 true} true", "api api/v1"},
+		"too many verbs":                 {"/v1/pods", server{"api": core, "api/v1": verbs(`[` + strings.Repeat(`"get",`, maxVerbs) + `"list"]`)}, "more than 64 verbs", "api api/v1"},
+		"verbs are no list":              {"/v1/pods", server{"api": core, "api/v1": verbs(`"list"`)}, "has no verbs", "api api/v1"},
+		"verbs are numbers":              {"/v1/pods", server{"api": core, "api/v1": verbs(`[7]`)}, "verbs of another type", "api api/v1"},
 		"a subresource is no resource":   {"/v1/status", server{"api": core, "api/v1": pods}, "{ false} false", "api api/v1"},
 		"core resource absent":           {"/v1/secrets", server{"api": core, "api/v1": pods}, "{ false} false", "api api/v1"},
 		"core version absent":            {"/v2/secrets", server{"api": core, "api/v1": pods}, "{ false} false", "api api/v1"},
@@ -112,6 +122,9 @@ func TestFind(t *testing.T) {
 			var asked []string
 			in, ok, err := Find(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, c.server.get(&asked))
 			got := fmt.Sprintf("{%s %t} %t", in.Version, in.Namespaced, ok)
+			if in.NoList {
+				got += " without lists"
+			}
 			if err != nil {
 				got = err.Error()
 			}
@@ -137,6 +150,7 @@ func TestMemoryIsLimited(t *testing.T) {
 		"groups":    {"apis", `{"kind":"APIGroupList","groups":[`, "{}", "]}"},
 		"versions":  {"apis", `{"kind":"APIGroupList","groups":[{"versions":[`, "{}", "]}]}"},
 		"resources": {"apis/apps/v1", `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[`, "{}", "]}"},
+		"verbs":     {"apis/apps/v1", `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":"deployments","verbs":[`, `""`, "]}]}"},
 		"names":     {"api", `{"kind":"APIVersions","versions":[`, `""`, "]}"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func (e *unprovenError) Error() string {
 func (e *unprovenError) Unwrap() []error { return []error{e.why, e.notFound} }
 
 // Explain takes the outcome of each list and watch, and returns it. If it is a 404, Explain returns an error that wraps
-// ErrNotServed, or an unprovenError.
+// ErrNotServed, or an unprovenError. That wraps ErrNoList if discovery shows the resource without the verb list.
 func (a *Absence) Explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -77,6 +77,8 @@ func (a *Absence) prove(ctx context.Context) error {
 	case err != nil:
 	case served && in.Version != a.source.config.Resource.Version:
 		err = fmt.Errorf("the server serves it in version %s: use that as Resource.Version", in.Version)
+	case served && in.NoList:
+		err = ErrNoList
 	case served && !in.Namespaced && a.namespaced:
 		err = errors.New("it is cluster-scoped: leave Resource.Namespaces empty")
 	case served:

@@ -23,6 +23,9 @@ var (
 	// ErrNoWatch indicates that the collection cannot be watched: the server refuses a watch with 405 or 501, answers it
 	// with a list, or sends no resource version. The reflector lists from time to time.
 	ErrNoWatch = errors.New("the server cannot watch the collection")
+	// ErrNoList indicates that the resource has no lists: the server answers one with 405, or with 404 while discovery
+	// shows the resource without the verb list.
+	ErrNoList = errors.New("the resource has no lists")
 	// ErrNoNumber indicates a resource version that is not a decimal number, although the one before it was. The reflector
 	// lists.
 	ErrNoNumber = errors.New("the server sent a resource version that is not a number")
@@ -70,8 +73,8 @@ func IsTooLarge(err error) bool {
 // IsLasting reports whether err is a failure of a list that a retry seldom ends: the credentials, the permission or the
 // resource is missing, or the resource has no lists.
 func IsLasting(err error) bool {
-	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
-		errors.Is(err, ErrNotServed)
+	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || errors.Is(err, ErrNotServed) ||
+		errors.Is(err, ErrNoList)
 }
 
 // isRefusal reports whether the server rejected the form of the request, and not the client, the resource or the
@@ -90,6 +93,14 @@ func unwatchable(err error) error {
 	switch transport.StatusCode(err) {
 	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
 		return fmt.Errorf("%w: %w", ErrNoWatch, err)
+	}
+	return err
+}
+
+// unlistable returns an ErrNoList if err, the outcome of a list, means that the resource has no lists.
+func unlistable(err error) error {
+	if transport.StatusCode(err) == http.StatusMethodNotAllowed {
+		return fmt.Errorf("%w: %w", ErrNoList, err)
 	}
 	return err
 }

@@ -59,6 +59,8 @@ const Whole = -1
 //
 // If a continue token has expired, the server may offer another one, for the remaining pages at a later version. List
 // takes it if Config.Torn is set. Otherwise it starts again, once, and asks for everything in one page.
+//
+// The error is ErrNoList if the server answers with 405.
 func (s *Source) List(ctx context.Context, least string, size int, into Collector,
 	shard string) (at Listed, err error) {
 	ctx, end := s.untilMoved(ctx)
@@ -86,7 +88,7 @@ func (s *Source) List(ctx context.Context, least string, size int, into Collecto
 			query, again, first = atLeast(at.Version), true, true
 			continue
 		case err != nil:
-			return Listed{}, err
+			return Listed{}, unlistable(err)
 		case first:
 			at, first = Listed{Version: info.ResourceVersion}, false
 		default:

@@ -55,9 +55,10 @@ func documents(bodies map[string]string) world.Answer {
 }
 
 const (
-	coreVersions = `{"kind":"APIVersions","versions":["v1"]}`
-	coreNodes    = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"nodes"}]}`
-	corePods     = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true}]}`
+	coreVersions   = `{"kind":"APIVersions","versions":["v1"]}`
+	createOnlyPods = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"verbs":["create"]}]}`
+	coreNodes      = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"nodes"}]}`
+	corePods       = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true}]}`
 )
 
 // A 404 without discovery that shows the absence is a failure like a 5xx: the objects stay, handlers get nothing, the status and

@@ -18,28 +18,38 @@ import (
 	"github.com/typedinformer/informer/internal/world"
 )
 
-// A wait for a read ends with 401, 403, 405 or the absence of the resource after the first backoff, and with another failure after its
-// timeout. Later ones of the first kind end at once. The informer goes on: when the server answers, a wait returns nil. No error of a wait
+// A wait for a read ends with 401, 403 or the absence of the resource after the first backoff, at once if the resource has no lists, and
+// with another failure after its timeout. Later ones of the first kind end at once. The informer goes on: when the server answers, a wait returns nil. No error of a wait
 // says that an object does not exist.
 // Guarantees: P6, P3, R13, R14
 func TestReadDoesNotWaitForARefusal(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	absent := func(err error) bool { return errors.Is(err, informer.ErrAbsent) }
 	serverError := func(err error) bool { return apierrors.IsInternalError(err) }
+	unlisted := func(err error) bool { return errors.Is(err, informer.ErrNoList) }
 	page := func(w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }
+	const timeout = 20 * time.Second
+	type between struct{ least, most time.Duration }
+	nothing, aRetry, theTimeout := between{}, between{1, 2 * time.Second}, between{timeout, timeout + time.Second}
 	for name, c := range map[string]struct {
 		answer world.Answer
 		is     func(error) bool
-		late   bool // the wait takes its whole timeout
+		takes  between
 	}{
-		"401":            {world.Refuse(apierrors.NewUnauthorized("who?")), apierrors.IsUnauthorized, false},
-		"403":            {world.Refuse(apierrors.NewForbidden(pods, "", errors.New("no role"))), apierrors.IsForbidden, false},
-		"405":            {world.Refuse(apierrors.NewMethodNotSupported(pods, "list")), apierrors.IsMethodNotSupported, false},
-		"absent":         {documents(map[string]string{"/api": coreVersions, "/api/v1": coreNodes}), absent, false},
-		"500":            {world.Refuse(apierrors.NewInternalError(errors.New("broken"))), serverError, true},
-		"a proxy's page": {page, func(error) bool { return true }, true},
+		"401": {world.Refuse(apierrors.NewUnauthorized("who?")), apierrors.IsUnauthorized, aRetry},
+		"403": {world.Refuse(apierrors.NewForbidden(pods, "", errors.New("no role"))), apierrors.IsForbidden, aRetry},
+		"405": {world.Refuse(apierrors.NewMethodNotSupported(pods, "list")), unlisted, nothing},
+		"405 without a reason": {func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return true
+		},
+			unlisted, nothing},
+		"no verb list":   {documents(map[string]string{"/api": coreVersions, "/api/v1": createOnlyPods}), unlisted, nothing},
+		"absent":         {documents(map[string]string{"/api": coreVersions, "/api/v1": coreNodes}), absent, aRetry},
+		"500":            {world.Refuse(apierrors.NewInternalError(errors.New("broken"))), serverError, theTimeout},
+		"a proxy's page": {page, func(error) bool { return true }, theTimeout},
 		"a lost connection": {func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) },
-			func(err error) bool { return strings.Contains(err.Error(), "EOF") }, true},
+			func(err error) bool { return strings.Contains(err.Error(), "EOF") }, theTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
@@ -47,22 +57,21 @@ func TestReadDoesNotWaitForARefusal(t *testing.T) {
 				w.Answer(c.answer)
 				inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
 				defer world.Run(w, inf)()
-				const timeout = 20 * time.Second
 				reading, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
 				defer cancel()
 				for _, first := range []bool{true, false} {
 					began := time.Now()
 					err := inf.WaitReadable(reading, timeout)
 					took := time.Since(began)
-					switch {
-					case err == nil || !c.is(err) || !errors.As(err, new(*informer.NotSyncedError)) || apierrors.IsNotFound(err):
+					if err == nil || !c.is(err) || !errors.As(err, new(*informer.NotSyncedError)) || apierrors.IsNotFound(err) {
 						w.Errorf("first=%v: %v", first, err)
-					case !c.late && first && (took == 0 || took > 2*time.Second):
-						w.Errorf("the first wait took %v", took)
-					case !c.late && !first && took > 0:
-						w.Errorf("a later wait took %v", took)
-					case c.late && (took < timeout || took > timeout+time.Second):
-						w.Errorf("first=%v: a wait took %v", first, took)
+					}
+					takes := c.takes
+					if !first && takes == aRetry {
+						takes = nothing
+					}
+					if took < takes.least || took > takes.most {
+						w.Errorf("first=%v: the wait took %v", first, took)
 					}
 				}
 				ended, cancel := context.WithTimeout(w.Context(), time.Minute)
