@@ -2,7 +2,7 @@
 // another one that has all its responses encoded beforehand.
 //
 //	go run ./processes # prints all tables
-//	go run ./processes -wires 'plain HTTP/1.1' -scale -write # writes a section of BENCHMARKS.md, with charts
+//	go run ./processes -wires 'plain HTTP/1.1' -scale -write # writes bench/results/http1.md, with charts
 //
 // workload.go has the work of a client process. peers.go lists the compared peers; informer.go, clientgo.go and
 // controllerruntime.go connect them. report.go, goals.go and charts.go present the figures.
@@ -47,7 +47,7 @@ func main() {
 		"the root package's benchmarks for the goals: run, none, or a file with the output of go test -bench")
 	binaries := flag.Bool("binaries", true, "build the minimal controllers, for their size")
 	load := flag.String("load", "", "measure nothing: show the results that -save kept in this file")
-	write := flag.Bool("write", false, "write the report into ../BENCHMARKS.md and charts/, instead of standard output")
+	write := flag.Bool("write", false, "write the report into results/http1.md and charts/, instead of standard output")
 	as := flag.String("as", "", "server or client; used by the program itself")
 	job := flag.String("job", "", "the job of a client; used by the program itself")
 	flag.Parse()
@@ -124,7 +124,7 @@ func report(o options, load, micro string, binaries, write bool) error {
 		return err
 	}
 	if write {
-		if err := r.write("../BENCHMARKS.md", "charts"); err != nil {
+		if err := r.write("results/http1.md", "charts"); err != nil {
 			return err
 		}
 	} else {

@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// The text between these lines of BENCHMARKS.md is replaced.
+// The text between these lines of the file of results is replaced.
 const (
 	beginMark = "<!-- processes:begin -->"
 	endMark   = "<!-- processes:end -->"
@@ -38,7 +38,9 @@ func (r *results) write(file, chartDir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, replacePart(old, r.markdown(charts)), 0o644)
+	// The report is a section of a page; there it is the page itself.
+	page := strings.NewReplacer("\n##", "\n#", "bench/charts/", "../charts/").Replace("\n" + r.markdown(charts))
+	return os.WriteFile(file, replacePart(old, page[1:]), 0o644)
 }
 
 // replacePart returns text with the part between the marks replaced.

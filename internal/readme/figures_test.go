@@ -206,10 +206,10 @@ func shellWords(text string) (words []string) {
 }
 
 // Each table of figures is in a section that names the command that printed it. The packages, tests, benchmarks and
-// flags of each command in a page exist.
+// flags of each command in a page exist. A command before the first section of a page of results is that of all its tables.
 func TestFiguresNameTheirCommands(t *testing.T) {
 	pages := []string{"README.md", "BENCHMARKS.md", "CONTRIBUTING.md"}
-	for _, pattern := range []string{"docs/*.md", "*/README.md", "*/*/README.md"} {
+	for _, pattern := range []string{"docs/*.md", "bench/results/*.md", "*/README.md", "*/*/README.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +237,10 @@ func TestFiguresNameTheirCommands(t *testing.T) {
 		}
 		for _, section := range figures {
 			tables++
-			named := slices.ContainsFunc(commands, func(c command) bool { return c.section == section })
+			named := slices.ContainsFunc(commands, func(c command) bool {
+				ofPage := c.section == "" && strings.HasPrefix(page, "bench/results/") // the command of all its tables
+				return c.section == section || ofPage
+			})
 			if !named && sources[page+": "+section] == "" {
 				t.Errorf("%s: %q has figures, and no command that prints them", page, section)
 			}
