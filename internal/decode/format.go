@@ -145,30 +145,31 @@ const (
 )
 
 // Unwrap returns the message in the envelope of an object that is encoded in protobuf.
-func Unwrap(body []byte) (message []byte, err error) {
-	var name, version []byte
-	return unwrap(body, &name, &version)
-}
+func Unwrap(body []byte) (message []byte, err error) { return Protobuf.One(body, nil, nil) }
 
-// unwrap is Unwrap, and sets name and version to the kind and the apiVersion in the envelope.
-func unwrap(body []byte, name, version *[]byte) (message []byte, err error) {
+// unwrap returns the message in an envelope, and the encoded runtime.TypeMeta beside it.
+func unwrap(body []byte) (message, meta []byte, err error) {
 	if len(body) < len(protobufMagic) || string(body[:len(protobufMagic)]) != protobufMagic {
-		return nil, fmt.Errorf("%w: it does not begin with %q", proto.ErrMalformed, protobufMagic)
+		return nil, nil, fmt.Errorf("%w: it does not begin with %q", proto.ErrMalformed, protobufMagic)
 	}
 	known := true
 	err = proto.Fields(body[len(protobufMagic):], func(f proto.Field) bool {
 		switch f.Number {
 		case unknownTypeMeta:
-			known = typeMeta(f.Bytes, name, version) == nil
+			if meta == nil {
+				meta = f.Bytes
+			} else { // protobuf merges them: a later value of a field counts
+				meta = append(meta, f.Bytes...)
+			}
 		case unknownRaw:
 			message, known = f.Bytes, f.Wire == proto.Bytes
 		}
 		return known
 	})
 	if !known {
-		return nil, proto.ErrMalformed
+		return nil, nil, proto.ErrMalformed
 	}
-	return message, err
+	return message, meta, err
 }
 
 // One returns an object, the whole body of a response, without its envelope. It returns an error if the object is of
@@ -178,9 +179,9 @@ func (f Format) One(body []byte, of *Kind, ask Ask) (raw []byte, err error) {
 	if f == JSON {
 		return body, kinds.object(body)
 	}
-	var name, version []byte
-	if raw, err = unwrap(body, &name, &version); err == nil {
-		err = kinds.message(name, version)
+	raw, meta, err := unwrap(body)
+	if err == nil {
+		err = kinds.message(meta)
 	}
 	return raw, err
 }

@@ -247,12 +247,12 @@ func (s *protobufFrames) next(kinds *kindCheck) (Frame, error) {
 	if f.Event == "" || len(enveloped) == 0 {
 		return Frame{}, errNoFrame
 	}
-	var name, version []byte
-	if f.Raw, err = unwrap(enveloped, &name, &version); err != nil {
+	var meta []byte
+	if f.Raw, meta, err = unwrap(enveloped); err != nil {
 		return Frame{}, fmt.Errorf("object of a watch frame: %w", err)
 	}
 	if f.Event != errorEvent {
-		err = kinds.message(name, version)
+		err = kinds.message(meta)
 	}
 	return f, err
 }
@@ -260,11 +260,11 @@ func (s *protobufFrames) next(kinds *kindCheck) (Frame, error) {
 // largeFrame returns the event of a frame of size bytes, over the size limit, with a LargeError. The frame begins with
 // head.
 func (s *protobufFrames) largeFrame(head []byte, size int, kinds *kindCheck) (Frame, error) {
-	event, name, version, object := headProtobuf(head)
+	event, meta, object := headProtobuf(head)
 	if !isChange(event) {
 		return Frame{}, fmt.Errorf("frame of %d bytes: %w", size, errObjectTooLarge)
 	}
-	if err := kinds.message(name, version); err != nil {
+	if err := kinds.message(meta); err != nil {
 		return Frame{}, err
 	}
 	large := &LargeError{headIdentity(object).clone()}

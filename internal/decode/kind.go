@@ -144,7 +144,7 @@ type kindCheck struct {
 	of  *Kind
 	ask Ask
 
-	last    []byte // the JSON that begins the last object, up to its kind and apiVersion; in protobuf, these themselves
+	last    []byte // of the last object: the JSON up to its kind and apiVersion, or in protobuf its runtime.TypeMeta
 	odd     error  // the kind of the list is wrong, unless its items name the right one
 	list    string // the kind of the list
 	named   bool   // an item has named its kind
@@ -192,18 +192,19 @@ func kindJSON(raw []byte, first bool) (name, version []byte, end int) {
 	return name, version, end
 }
 
-// message checks an object in protobuf, whose envelope names name and version.
-func (c *kindCheck) message(name, version []byte) error {
-	if c.of == nil || len(name) == 0 {
+// message checks an object in protobuf, whose envelope has the encoded runtime.TypeMeta meta.
+func (c *kindCheck) message(meta []byte) error {
+	if len(c.last) > 0 && bytes.Equal(meta, c.last) {
 		return nil
 	}
-	if v, ok := bytes.CutPrefix(c.last, name); ok && bytes.Equal(v, version) {
-		return nil
+	var name, version []byte
+	if err := typeMeta(meta, &name, &version); err != nil || c.of == nil || len(name) == 0 {
+		return err
 	}
 	if err := c.of.check(name, version, c.ask); err != nil {
 		return err
 	}
-	c.last = append(append(c.last[:0], name...), version...)
+	c.last = append(c.last[:0], meta...)
 	return nil
 }
 

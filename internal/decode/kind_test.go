@@ -194,14 +194,34 @@ func TestKindOfAnObject(t *testing.T) {
 	}
 }
 
+// Of two kinds in one envelope, the last one counts, as protobuf says.
+// Guarantees: R22
+func TestKindTwiceInAnEnvelope(t *testing.T) {
+	k := NewKind(reflect.TypeFor[*corev1.Pod](), "pods")
+	meta := func(kind string) string {
+		typeMeta := "\x0a\x02v1\x12" + string(rune(len(kind))) + kind
+		return "\x0a" + string(rune(len(typeMeta))) + typeMeta
+	}
+	for _, raw := range []string{meta("Node") + meta("Pod"), meta("Pod") + meta("Node")} {
+		_, err := Protobuf.One([]byte(protobufMagic+raw), k, nil)
+		if wrong := strings.HasSuffix(raw, "Node"); errors.Is(err, ErrWrongKind) != wrong || err != nil && !wrong {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
+}
+
 // Comparing the kinds of a watch allocates nothing.
 func TestKindAllocatesNothing(t *testing.T) {
 	k := NewKind(reflect.TypeFor[*corev1.Pod](), "pods")
 	c := kindCheck{of: k}
-	raw, name, version := one(JSON, "Pod"), []byte("Pod"), []byte("v1")
+	raw := one(JSON, "Pod")
+	_, meta, err := unwrap(one(Protobuf, "Pod"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	wire := kindCheck{of: k}
-	_, _ = c.object(raw), wire.message(name, version)
-	if n := testing.AllocsPerRun(100, func() { _, _ = c.object(raw), wire.message(name, version) }); n != 0 {
+	_, _ = c.object(raw), wire.message(meta)
+	if n := testing.AllocsPerRun(100, func() { _, _ = c.object(raw), wire.message(meta) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -133,17 +133,16 @@ func headJSON(frame []byte) (event string, object []byte) {
 	return event, object
 }
 
-// headProtobuf returns the event of a frame, the kind and apiVersion of its object, and the beginning of the object,
-// from the beginning of the frame.
-func headProtobuf(frame []byte) (event string, name, version, object []byte) {
+// headProtobuf returns the event of a frame, the encoded runtime.TypeMeta of its object, and the beginning of the
+// object, from the beginning of the frame.
+func headProtobuf(frame []byte) (event string, meta, object []byte) {
 	event = eventType(proto.First(frame, watchEventType))
 	enveloped, ok := bytes.CutPrefix(proto.First(proto.First(frame, watchEventObject), rawExtensionRaw),
 		[]byte(protobufMagic))
 	if !ok {
-		return "", nil, nil, nil
+		return "", nil, nil
 	}
-	_ = typeMeta(proto.First(enveloped, unknownTypeMeta), &name, &version)
-	return event, name, version, proto.First(enveloped, unknownRaw)
+	return event, proto.First(enveloped, unknownTypeMeta), proto.First(enveloped, unknownRaw)
 }
 
 // headIdentity returns the identity of an object in protobuf, from its beginning.

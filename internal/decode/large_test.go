@@ -208,8 +208,10 @@ func TestFirstOfACutMessage(t *testing.T) {
 			t.Fatalf("%d bytes: metadata %q", cut, got)
 		}
 	}
-	if event, name, version, object := headProtobuf(encodeFrame(Protobuf, "ADDED", pod)[frameHeader:][:200]); event != "ADDED" ||
-		string(name) != "Pod" || string(version) != "v1" || string(headIdentity(object).Name) != "large" {
-		t.Errorf("%q %q %q", event, name, version)
+	event, meta, object := headProtobuf(encodeFrame(Protobuf, "ADDED", pod)[frameHeader:][:200])
+	var name, version []byte
+	if err := typeMeta(meta, &name, &version); err != nil || event != "ADDED" || string(name) != "Pod" ||
+		string(version) != "v1" || string(headIdentity(object).Name) != "large" {
+		t.Errorf("%q %q %q %v", event, name, version, err)
 	}
 }
