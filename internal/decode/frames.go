@@ -208,7 +208,7 @@ func (s *protobufFrames) next(kinds *kindCheck) (Frame, error) {
 		return Frame{}, fmt.Errorf("frame of %d bytes: %w", size, errObjectTooLarge)
 	}
 	needed := int(size)
-	if size > MaxObjectBytes {
+	if int(size) > s.limit {
 		needed = headBytes
 	}
 	if len(b) < frameHeader+needed {
@@ -217,7 +217,7 @@ func (s *protobufFrames) next(kinds *kindCheck) (Frame, error) {
 		}
 		return Frame{}, fmt.Errorf("frame of %d bytes: %w", size, io.ErrUnexpectedEOF)
 	}
-	if size > MaxObjectBytes {
+	if int(size) > s.limit {
 		return s.largeFrame(b[frameHeader:frameHeader+headBytes], int(size), kinds)
 	}
 	s.use(frameHeader + int(size))

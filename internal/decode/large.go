@@ -70,7 +70,7 @@ func (k *skip) over(b []byte) int {
 // large returns the beginning of the object that value has not found the end of, if it exceeds the limit.
 func (s *jsonStream) large() []byte {
 	b := s.unused()
-	if len(b) <= MaxObjectBytes || s.scan.from >= len(b) || b[s.scan.from] != '{' || s.scan.depth == 0 {
+	if len(b) <= s.limit || s.scan.from >= len(b) || b[s.scan.from] != '{' || s.scan.depth == 0 {
 		return nil
 	}
 	return b[s.scan.from:]
@@ -84,7 +84,7 @@ func (s *jsonStream) beginSkip() {
 		s.skip.escaped = !s.skip.escaped
 	}
 	s.use(len(b))
-	s.stream = stream{body: s.body, buf: make([]byte, 0, bufferBytes), ended: s.ended}
+	s.buf, s.used = make([]byte, 0, bufferBytes), 0
 }
 
 // skipRest skips the rest of an object, if there is one to skip. It returns ErrMore if the caller must call Fill first.

@@ -14,7 +14,38 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer/internal/decode/proto"
+	"github.com/typedinformer/informer/internal/testkit"
 )
+
+// lowered is the limit for an object in these tests, which would take long with MaxObjectBytes. largeBytes exceeds it.
+var (
+	lowered    = testkit.Rounds(2*headBytes, MaxObjectBytes)
+	largeBytes = lowered + 1<<20
+)
+
+// loweredFrames is NewFrames with the lowered limit.
+func loweredFrames(body io.Reader, f Format, of *Kind) *Frames {
+	frames := NewFrames(body, f, of, nil)
+	switch s := frames.framesReader.(type) {
+	case *jsonFrames:
+		s.limit = lowered
+	case *protobufFrames:
+		s.limit = lowered
+	}
+	return frames
+}
+
+// loweredList is NewList with the lowered limit.
+func loweredList(body io.Reader, f Format, of *Kind) *List {
+	list := NewList(body, f, of, nil)
+	switch s := list.listReader.(type) {
+	case *jsonList:
+		s.limit = lowered
+	case *protobufList:
+		s.limit = lowered
+	}
+	return list
+}
 
 // largePod returns a pod of more than size bytes, with its envelope in protobuf, and its first bytes without that.
 func largePod(f Format, size int) []byte {
@@ -42,10 +73,10 @@ func wantLarge(t *testing.T, err error) {
 // Guarantees: R26
 func TestWatchGoesOnBehindALargeObject(t *testing.T) {
 	for _, f := range []Format{JSON, Protobuf} {
-		large := largePod(f, 33<<20)
-		frames := NewFrames(io.MultiReader(bytes.NewReader(encodeFrame(f, "ADDED", one(f, "Pod"))),
+		large := largePod(f, largeBytes)
+		frames := loweredFrames(io.MultiReader(bytes.NewReader(encodeFrame(f, "ADDED", one(f, "Pod"))),
 			bytes.NewReader(encodeFrame(f, "MODIFIED", large)), bytes.NewReader(encodeFrame(f, "DELETED", large)),
-			bytes.NewReader(encodeFrame(f, "ADDED", one(f, "Pod")))), f, NewKind(reflect.TypeFor[*corev1.Pod](), "pods"), nil)
+			bytes.NewReader(encodeFrame(f, "ADDED", one(f, "Pod")))), f, NewKind(reflect.TypeFor[*corev1.Pod](), "pods"))
 		for _, want := range []string{"ADDED", "MODIFIED", "DELETED", "ADDED"} {
 			frame, err := nextFrame(frames)
 			if want != "ADDED" {
@@ -67,8 +98,8 @@ func TestWatchGoesOnBehindALargeObject(t *testing.T) {
 // Guarantees: R26
 func TestListGoesOnBehindALargeItem(t *testing.T) {
 	for _, f := range []Format{JSON, Protobuf} {
-		items := [][]byte{one(f, "Pod"), largePod(f, 33<<20), one(f, "Pod")}
-		list := NewList(bytes.NewReader(encodeList(f, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, items)), f, NewKind(reflect.TypeFor[*corev1.Pod](), "pods"), nil)
+		items := [][]byte{one(f, "Pod"), largePod(f, largeBytes), one(f, "Pod")}
+		list := loweredList(bytes.NewReader(encodeList(f, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, items)), f, NewKind(reflect.TypeFor[*corev1.Pod](), "pods"))
 		small, large := 0, 0
 		for done := false; !done; {
 			switch _, err := list.Next(); {
@@ -117,7 +148,7 @@ func TestSkippingIsBounded(t *testing.T) {
 	head := `{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"large","namespace":"ns","uid":"u","resourceVersion":"8"},"a":"`
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	frames := NewFrames(io.MultiReader(strings.NewReader(head), &repeated{text: "x", left: 40 << 20}), JSON, nil, nil)
+	frames := NewFrames(io.MultiReader(strings.NewReader(head), &repeated{text: "x", left: MaxObjectBytes + 2<<20}), JSON, nil, nil)
 	_, err := nextFrame(frames)
 	wantLarge(t, err)
 	frames.framesReader.(*jsonFrames).skip.size = maxSkipped - 1<<20
@@ -132,7 +163,7 @@ func TestSkippingIsBounded(t *testing.T) {
 	if _, err := nextFrame(frames); !errors.Is(err, ErrTooLarge) || Large(err) != nil {
 		t.Errorf("a frame of 256 MiB and a byte: %v", err)
 	}
-	frames = NewFrames(io.MultiReader(strings.NewReader(head), &repeated{text: "x", left: 33 << 20}), JSON, nil, nil)
+	frames = loweredFrames(io.MultiReader(strings.NewReader(head), &repeated{text: "x", left: largeBytes}), JSON, nil)
 	_, err = nextFrame(frames)
 	wantLarge(t, err)
 	if _, err := nextFrame(frames); err != io.ErrUnexpectedEOF {
@@ -144,16 +175,16 @@ func TestSkippingIsBounded(t *testing.T) {
 // watch.
 // Guarantees: R26
 func TestLargeObjectWithoutAName(t *testing.T) {
-	filler := strings.Repeat("x", 33<<20)
-	frames := NewFrames(strings.NewReader(`{"type":"ADDED","object":{"data":"`+filler+`","metadata":{"name":"a"}}}`), JSON, nil, nil)
+	filler := strings.Repeat("x", largeBytes)
+	frames := loweredFrames(strings.NewReader(`{"type":"ADDED","object":{"data":"`+filler+`","metadata":{"name":"a"}}}`), JSON, nil)
 	if _, err := nextFrame(frames); Large(err) == nil || Large(err).ID.Name != nil {
 		t.Errorf("data first: %v", err)
 	}
-	frames = NewFrames(strings.NewReader(`{"object":{"metadata":{"name":"a"},"data":"`+filler+`"},"type":"ADDED"}`), JSON, nil, nil)
+	frames = loweredFrames(strings.NewReader(`{"object":{"metadata":{"name":"a"},"data":"`+filler+`"},"type":"ADDED"}`), JSON, nil)
 	if _, err := nextFrame(frames); !errors.Is(err, ErrTooLarge) || Large(err) != nil {
 		t.Errorf("type last: %v", err)
 	}
-	frames = NewFrames(bytes.NewReader(encodeFrame(JSON, "ADDED", []byte(`{"kind":"Node","metadata":{"name":"a"},"data":"`+filler+`"}`))), JSON, NewKind(reflect.TypeFor[*corev1.Pod](), "pods"), nil)
+	frames = loweredFrames(bytes.NewReader(encodeFrame(JSON, "ADDED", []byte(`{"kind":"Node","metadata":{"name":"a"},"data":"`+filler+`"}`))), JSON, NewKind(reflect.TypeFor[*corev1.Pod](), "pods"))
 	if _, err := nextFrame(frames); !errors.Is(err, ErrWrongKind) {
 		t.Errorf("another kind: %v", err)
 	}

@@ -361,9 +361,9 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 		switch {
 		case s.within && size > uint64(s.left-int64(at)):
 			return 0, nil, fmt.Errorf("%w: a field is longer than its message", proto.ErrMalformed)
-		case size > MaxObjectBytes && s.within && number == listItems:
+		case size > uint64(s.limit) && s.within && number == listItems:
 			return 0, nil, s.largeItem(b, at, size)
-		case size > MaxObjectBytes:
+		case size > uint64(s.limit):
 			return 0, nil, errObjectTooLarge
 		}
 		if to = at + int(size); !s.within || number != listItems {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand"
 	"reflect"
 	"slices"
@@ -70,16 +71,41 @@ func (u *updates) decode(raw []byte, before any) any {
 
 // identicalValues reports whether a and b are equal, and 0 differs from -0.
 func identicalValues(a, b any) bool {
-	if !reflect.DeepEqual(a, b) {
-		return false
-	}
-	switch a.(type) {
-	case *unstructured.Unstructured, *kinds: // they can have floats
+	switch a := a.(type) {
+	case *unstructured.Unstructured:
+		b, ok := b.(*unstructured.Unstructured)
+		return ok && a != nil && b != nil && identicalJSON(a.Object, b.Object)
+	case *kinds: // it has floats
 		x, err := json.Marshal(a)
 		y, err2 := json.Marshal(b)
-		return err == nil && err2 == nil && bytes.Equal(x, y)
+		return err == nil && err2 == nil && bytes.Equal(x, y) && reflect.DeepEqual(a, b)
 	}
-	return true
+	return reflect.DeepEqual(a, b)
+}
+
+// identicalJSON is identicalValues for what JSON decodes to. It takes a tenth of the time of reflect.DeepEqual and
+// encoding both.
+func identicalJSON(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) || (a == nil) != (b == nil) {
+			return false
+		}
+		for key, value := range a {
+			if other, ok := b[key]; !ok || !identicalJSON(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && (a == nil) == (b == nil) && slices.EqualFunc(a, b, identicalJSON)
+	case float64:
+		b, ok := b.(float64)
+		return ok && math.Float64bits(a) == math.Float64bits(b)
+	}
+	return a == b
 }
 
 // limit sets the memory that an object may take.
@@ -277,11 +303,15 @@ func TestUpdateEqualsWholeDecode(t *testing.T) {
 						raw[i], _ = Unwrap(raw[i])
 					}
 				}
-				all := []*updates{newUpdates(t, reflect.PointerTo(typ), f)}
+				types := []reflect.Type{reflect.PointerTo(typ)}
 				if f == JSON {
-					all = append(all, newUpdates(t, reflect.TypeFor[*unstructured.Unstructured](), f))
+					types = append(types, reflect.TypeFor[*unstructured.Unstructured]())
 				}
-				for _, u := range all {
+				for i, typ := range types {
+					u, every := newUpdates(t, typ, f), every
+					if i > 0 && !testkit.Whole() { // every kind is decoded by the same code
+						every *= 8
+					}
 					u.follow(raw[0], raw[0], true)
 					u.follow(raw[0], raw[1], true)
 					u.follow(raw[1], raw[2], true)

@@ -6,7 +6,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"iter"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -25,13 +28,26 @@ import (
 
 // Each test of this file runs on one goroutine. With the race detector they take minutes, and show nothing more.
 
+// cuts returns the offsets at which a test truncates bytes: all up to the last of ends if tests run whole, and otherwise
+// every seventh, and those near each of ends.
+func cuts(ends ...int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for cut := range slices.Max(ends) {
+			near := func(end int) bool { return cut >= end-16 && cut <= end+16 }
+			if (testkit.Whole() || cut%7 == 0 || slices.ContainsFunc(ends, near)) && !yield(cut) {
+				return
+			}
+		}
+	}
+}
+
 // A list that is truncated anywhere is an error, never a shorter list. In protobuf, the fields after the list may be missing.
 func TestTruncatedList(t *testing.T) {
 	t.Parallel()
 	fuzzFormats(func(f Format, pods [][]byte) {
 		for _, items := range [][][]byte{nil, pods[:1], pods[:2]} {
 			body := encodeList(f, podKind, items)
-			for cut := range body {
+			for cut := range cuts(len(body)) {
 				n := 0
 				err := readList(bytes.NewReader(body[:cut]), f, &ListInfo{}, func([]byte) { n++ })
 				behind := f == JSON && cut == len(body)-1 || f == Protobuf && strings.HasSuffix("\x1a\x00\x22\x00", string(body[cut:]))
@@ -59,7 +75,7 @@ func TestTruncatedWatch(t *testing.T) {
 				ends[len(stream)-1] = i + 1 // before the line break
 			}
 		}
-		for cut := range stream {
+		for cut := range cuts(slices.Collect(maps.Keys(ends))...) {
 			frames := NewFrames(bytes.NewReader(stream[:cut]), f, nil, nil)
 			n := 0
 			var err error
@@ -85,7 +101,7 @@ func TestTruncatedObject(t *testing.T) {
 		if id := f.Peek(raw); len(id.Name) == 0 || len(id.UID) == 0 || len(f.cut(raw, nil)) == len(raw) {
 			t.Errorf("format %d: peeked %+v", f, id)
 		}
-		for cut := 0; cut < len(raw); cut += testkit.Rounds(7, 1) {
+		for cut := range cuts(len(raw)) {
 			checkPeek(t, f, raw[:cut])
 		}
 	})
@@ -162,29 +178,35 @@ func TestReadingTakesLinearTime(t *testing.T) {
 // The memory of one object is limited, however few bytes encode it, in our decoders and with the libraries.
 // Guarantees: R22
 func TestDecodedSizeLimit(t *testing.T) {
-	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
+	limit := testkit.Rounds(maxDecoded>>4, maxDecoded)
+	many := limit/int(unsafe.Sizeof(corev1.Container{})) + 1
 	containersJSON := `"spec":{"containers":[` + strings.Repeat(`{},`, many) + `{}]}}`
 	containersProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many)))
 	// The memory of these overflows a 32-bit int to a small number. The decoder counts 16 more bytes for each.
 	overflowing := (1<<32)/(uint64(unsafe.Sizeof(corev1.Container{}))+16) + 1
 	overflowingProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", int(overflowing))))
 	const twoNames = "\x0a\x03\x0a\x01a\x0a\x03\x0a\x01b" // our decoder rejects this
-	quantity := make([]byte, maxDecoded/unknownBytes+1)
+	quantity := make([]byte, limit/unknownBytes+1)
 	for _, number := range []int{2, 1, 8, 2, 2} { // spec.containers[].resources.limits[].value
 		quantity = appendField(nil, number, quantity)
 	}
+	lower := func(d *Decoder) { d.json.limit, d.wire.limit = budget(limit), budget(limit) }
 	pod := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
 	podError := func(f Format, raw string) error { _, err := pod.decode(f, []byte(raw), nil, false); return err }
+	lower(pod.decoder())
 	anything := codec[*unstructured.Unstructured]{element: reflect.TypeFor[unstructured.Unstructured]()}
+	lower(anything.decoder())
 	anyError := func(raw string) error { _, err := anything.decode(JSON, []byte(raw), nil, false); return err }
-	const big = maxDecoded/1024 + 1 // this many are too many
+	big := limit/1024 + 1 // this many are too many
 	oddError := func(typ reflect.Type, raw string) error {
-		return (&codec[anyObject]{}).typed(reflect.New(typ).Interface(), JSON, []byte(raw), false)
+		c := &codec[anyObject]{}
+		lower(c.decoder())
+		return c.typed(reflect.New(typ).Interface(), JSON, []byte(raw), false)
 	}
 	for name, err := range map[string]error{
-		"any":                  oddError(reflect.TypeFor[oddNumbers](), `{"any":[`+strings.Repeat(`[],`, maxDecoded/valueBytes)+`[]]}`),
-		"any by the library":   oddError(reflect.TypeFor[oddString](), `{"any":[`+strings.Repeat(`[],`, maxDecoded/valueBytes)+`[]]}`),
-		"objects by it":        oddError(reflect.TypeFor[oddString](), `{"any":[`+strings.Repeat(`{},`, maxDecoded/mapBytes)+`{}]}`),
+		"any":                  oddError(reflect.TypeFor[oddNumbers](), `{"any":[`+strings.Repeat(`[],`, limit/valueBytes)+`[]]}`),
+		"any by the library":   oddError(reflect.TypeFor[oddString](), `{"any":[`+strings.Repeat(`[],`, limit/valueBytes)+`[]]}`),
+		"objects by it":        oddError(reflect.TypeFor[oddString](), `{"any":[`+strings.Repeat(`{},`, limit/mapBytes)+`{}]}`),
 		"arrays in a map":      oddError(reflect.TypeFor[map[int8][1024]byte](), `{`+strings.Repeat(`"7":null,`, big)+`"7":null}`),
 		"elements of an array": oddError(reflect.TypeFor[[2][][1024]byte](), `[[],[`+strings.Repeat(`[],`, big)+`[]]]`),
 		"embedded pointers": oddError(reflect.TypeFor[struct {
@@ -200,14 +222,19 @@ func TestDecodedSizeLimit(t *testing.T) {
 		"JSON by the library":          podError(JSON, `{"kind":"Pod","kind":"Pod",`+containersJSON),
 		"protobuf":                     podError(Protobuf, string(containersProtobuf)),
 		"protobuf by its own method":   podError(Protobuf, twoNames+string(containersProtobuf)),
-		"unstructured: lists":          anyError(`{"a":[` + strings.Repeat(`[],`, maxDecoded/valueBytes) + `[]]}`),
-		"unstructured: objects":        anyError(`{"a":[` + strings.Repeat(`{},`, maxDecoded/(valueBytes+mapBytes)) + `{}]}`),
+		"unstructured: lists":          anyError(`{"a":[` + strings.Repeat(`[],`, limit/valueBytes) + `[]]}`),
+		"unstructured: objects":        anyError(`{"a":[` + strings.Repeat(`{},`, limit/(valueBytes+mapBytes)) + `{}]}`),
 		"protobuf, beyond 32 bits":     podError(Protobuf, string(overflowingProtobuf)),
 		"protobuf of unknown messages": podError(Protobuf, twoNames+string(quantity)),
 	} {
 		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	unlowered := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+	containersJSON = strings.Repeat(`{},`, maxDecoded/int(unsafe.Sizeof(corev1.Container{})))
+	if _, err := unlowered.decode(JSON, []byte(`{"spec":{"containers":[`+containersJSON+`{}]}}`), nil, false); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("JSON, with the limit that holds outside of tests: %v", err)
 	}
 	for _, f := range []Format{JSON, Protobuf} { // a small object that our decoder rejects is still decoded
 		raw := twoNames

@@ -14,6 +14,7 @@ var ErrMore = errors.New("more of the body must be read: call Fill")
 // again after the next Fill.
 type stream struct {
 	body  io.Reader
+	limit int    // MaxObjectBytes, or less in tests
 	buf   []byte // buf[used:] is unused
 	used  int
 	ended bool // the body has been read to its end
@@ -23,7 +24,7 @@ type stream struct {
 const bufferBytes = 64 << 10
 
 func newStream(body io.Reader) stream {
-	return stream{body: body, buf: make([]byte, 0, bufferBytes)}
+	return stream{body: body, limit: MaxObjectBytes, buf: make([]byte, 0, bufferBytes)}
 }
 
 // unused returns the unused bytes.
@@ -36,13 +37,13 @@ func (s *stream) use(n int) { s.used += n }
 // that the server sends. At the end of the body, Fill returns nil; Next then returns io.EOF or io.ErrUnexpectedEOF.
 func (s *stream) Fill() error {
 	kept := s.unused()
-	if len(kept) > MaxObjectBytes {
+	if len(kept) > s.limit {
 		return errObjectTooLarge
 	}
 	if len(s.buf) == cap(s.buf) {
 		to := s.buf[:0]
 		if len(kept) > cap(s.buf)/2 {
-			to = make([]byte, 0, min(2*cap(s.buf), MaxObjectBytes+64<<10))
+			to = make([]byte, 0, min(2*cap(s.buf), s.limit+bufferBytes))
 		}
 		s.buf, s.used = append(to, kept...), 0
 	}
