@@ -9,7 +9,7 @@ import (
 	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // newAuditor returns an auditor of store. each returns the sources of store. union compares store with their union; nil
@@ -21,7 +21,7 @@ func newAuditor[T Object](client *Client, resource Resource, config Config[T], s
 		Sources:   each,
 		Union:     union,
 		Published: store.published,
-		Older:     sources.Older,
+		Older:     object.Older,
 		Stopped:   stopped,
 		Different: func(r audit.Result) error {
 			config.logger().Error("the store differs from the server", "resource", resource.String(), "differ", r.Differ,

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/object"
 	room "github.com/typedinformer/informer/internal/packed"
-	"github.com/typedinformer/informer/internal/pointer"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -78,7 +78,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 	if config.Transform != nil {
 		packer.Transform = func(obj any) (any, error) {
 			result, err := config.Transform(obj.(T))
-			if pointer.IsNil(result) {
+			if object.IsNil(result) {
 				return nil, err
 			}
 			return result, err
@@ -126,7 +126,7 @@ func compactSubscription[T Object](h Handler[T],
 	if filter := config.Filter; filter != nil {
 		c.Filter = func(p *packed) bool {
 			obj := room.Opener[T]{}.Open(p)
-			return pointer.IsNil(obj) || filter(obj) // the unpacker leaves it out
+			return object.IsNil(obj) || filter(obj) // the unpacker leaves it out
 		}
 	}
 	if c.Name == "" {

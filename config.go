@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Config is the configuration of an [Informer] or a [Reflector]. The zero value is right for most.
@@ -116,7 +116,7 @@ func (c *Config[T]) validate() error {
 
 // goType returns the type to decode, a pointer.
 func (c *Config[T]) goType() reflect.Type {
-	if !pointer.IsNil(c.Prototype) {
+	if !object.IsNil(c.Prototype) {
 		return reflect.TypeOf(c.Prototype)
 	}
 	return reflect.TypeFor[T]()

@@ -3,7 +3,7 @@ package informer
 import (
 	"fmt"
 
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
@@ -116,7 +116,7 @@ func (d *Delta[T]) undecoded(before undecodable) undecodable {
 
 // removedKey returns the key of the object that d, a Removed, removes.
 func (d *Delta[T]) removedKey() Key {
-	if !pointer.IsNil(d.Object) {
+	if !object.IsNil(d.Object) {
 		return KeyOf(d.Object)
 	}
 	return d.Key
@@ -149,7 +149,7 @@ func (d *Delta[T]) validate(nameless bool) error {
 }
 
 func (d *Delta[T]) validateObject(obj T, nameless bool) error {
-	if pointer.IsNil(obj) {
+	if object.IsNil(obj) {
 		return fmt.Errorf("%v has a nil object", d.Type)
 	}
 	return d.validateKey(KeyOf(obj), nameless)

@@ -6,7 +6,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/edits"
 	"github.com/typedinformer/informer/internal/intake"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/table"
 )
@@ -86,7 +86,7 @@ func (s *Store[T]) applyLocked(batch []Delta[T], e edits.Edit[T]) ([]change[T], 
 			}
 			w.advance(d)
 		case Removed:
-			w.Remove(d.removedKey(), d.Object, !pointer.IsNil(d.Object))
+			w.Remove(d.removedKey(), d.Object, !object.IsNil(d.Object))
 			w.advance(d)
 		case Replaced:
 			w.replace(d, w.list(d))
@@ -142,7 +142,7 @@ func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
 			if new.GetResourceVersion() == "" { // only the content shows changes
 				return old.GetResourceVersion() == "" && old.GetUID() == new.GetUID() && w.store.same(old, new)
 			}
-			return edits.SameVersion(old, new) && (!d.Restored && !w.store.values || w.store.same(old, new))
+			return object.SameVersion(old, new) && (!d.Restored && !w.store.values || w.store.same(old, new))
 		},
 		func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.Shard.Has(old) })
 }

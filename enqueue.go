@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Source adds keys to the queue of a [Controller], for the events of one informer. [EnqueueObject], [EnqueueOwner],
@@ -109,7 +109,7 @@ func (q enqueuer[T, K]) OnAdd(obj T, initial bool) {
 }
 
 func (q enqueuer[T, K]) OnUpdate(old, new T) {
-	q.event(Event[T]{Type: Updated, Object: new, Old: old}, pointer.Equal(old, new))
+	q.event(Event[T]{Type: Updated, Object: new, Old: old}, object.Same(old, new))
 }
 
 func (q enqueuer[T, K]) OnDelete(last T, final bool) {
@@ -124,7 +124,7 @@ func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
 	if canWait {
 		o.Priority = LowPriority
 	}
-	if !pointer.IsNil(e.Old) && !pointer.Equal(e.Old, e.Object) {
+	if !object.IsNil(e.Old) && !object.Same(e.Old, e.Object) {
 		q.queue.AddWith(o, q.keys(e.Old)...)
 	}
 	q.queue.AddWith(o, q.keys(e.Object)...)

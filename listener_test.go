@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
-	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/testkit"
 )
 
@@ -497,7 +497,7 @@ func TestResyncsAndChangesAtOnce(t *testing.T) {
 		}
 	}()
 	<-ctx.Done()
-	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return sources.Reached(s.ResourceVersion(), strconv.Itoa(5998)) }); err != nil {
+	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return object.Reached(s.ResourceVersion(), strconv.Itoa(5998)) }); err != nil {
 		t.Fatal(err)
 	}
 	inf.stop()

@@ -12,8 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/typedinformer/informer/internal/pointer"
-	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // copier is a controller that copies the store. It fails often, and is stopped and restarted.
@@ -171,7 +170,7 @@ func (c *copier[T]) check(snap *Snapshot[T]) {
 			want[KeyOf(obj)] = obj
 		}
 	}
-	if !maps.EqualFunc(c.copied, want, pointer.Equal) {
+	if !maps.EqualFunc(c.copied, want, object.Same) {
 		c.users.Errorf("Q1: %s has %d copies of %d objects, some outdated: %+v", c.name, len(c.copied), len(want), c.ctl.Status())
 	}
 }
@@ -267,7 +266,7 @@ func (f *Follower[T]) sound(event string, obj T) {
 
 // newer reports whether a is a later version of b, unless the server went back in time.
 func (f *Follower[T]) newer(a, b T) bool {
-	return !f.users.BackInTime.Load() && a.GetUID() == b.GetUID() && sources.Older(b.GetResourceVersion(), a.GetResourceVersion())
+	return !f.users.BackInTime.Load() && a.GetUID() == b.GetUID() && object.Older(b.GetResourceVersion(), a.GetResourceVersion())
 }
 
 func (f *Follower[T]) OnAdd(obj T, initial bool) {
@@ -291,11 +290,11 @@ func (f *Follower[T]) OnUpdate(old, new T) {
 		switch {
 		case !known:
 			f.errorf("H2: update of %s, which it does not have", KeyOf(new))
-		case !pointer.Equal(have, old):
+		case !object.Same(have, old):
 			f.errorf("H2: update of %s from %s, but it has %s", KeyOf(new), f.users.View(old), f.users.View(have))
 		case old.GetUID() != new.GetUID():
 			f.errorf("H5: update of %s to another uid", KeyOf(new))
-		case pointer.Equal(old, new) && f.resync:
+		case object.Same(old, new) && f.resync:
 		case !f.newer(new, old) && !f.users.BackInTime.Load():
 			f.errorf("H14: update of %s from %s to %s", KeyOf(new), f.users.View(old), f.users.View(new))
 		}
@@ -313,7 +312,7 @@ func (f *Follower[T]) OnDelete(last T, final bool) {
 			f.errorf("H5: deletion of %s with another uid", KeyOf(last))
 		case f.newer(have, last):
 			f.errorf("H6: deletion of %s with an old state", KeyOf(last))
-		case final && pointer.Equal(have, last):
+		case final && object.Same(have, last):
 			f.errorf("H6: final=true for %s, but the state is not newer", KeyOf(last))
 		}
 		delete(f.have, KeyOf(last))

@@ -18,8 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/typedinformer/informer/internal/pointer"
-	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -308,7 +307,7 @@ func (u *Users[T]) CheckVersions() {
 		if src.Version == "" || u.back { // not served, or restored
 			continue
 		}
-		if sources.Older(src.Version, was) {
+		if object.Older(src.Version, was) {
 			u.Errorf("C7: the resource version of %q went back from %s to %s", src.Namespace, was, src.Version)
 		}
 		u.versions[src.Namespace] = src.Version
@@ -397,7 +396,7 @@ func newCheckedIndex[T Object, K comparable](in *Informer[T], keys func(T) []K) 
 		n := 0
 		for key := range x.KeysIn(snap) {
 			n++
-			if got := slices.Collect(x.LookupIn(snap, key)); !slices.EqualFunc(got, want[key], pointer.Equal) {
+			if got := slices.Collect(x.LookupIn(snap, key)); !slices.EqualFunc(got, want[key], object.Same) {
 				return fmt.Errorf("index has %d objects with key %v, want %d", len(got), key, len(want[key]))
 			}
 		}
@@ -471,9 +470,9 @@ func (u *Users[T]) Check(want map[Key]string) {
 				have[KeyOf(obj)] = obj
 			}
 		}
-		if !maps.EqualFunc(f.have, have, pointer.Equal) {
+		if !maps.EqualFunc(f.have, have, object.Same) {
 			for key, obj := range have {
-				if !pointer.Equal(f.have[key], obj) {
+				if !object.Same(f.have[key], obj) {
 					f.errorf("does not have %s at %s", key, u.View(obj))
 				}
 			}

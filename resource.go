@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Resource identifies the collection that an [Informer] follows.
@@ -147,10 +149,7 @@ func (r Resource) validateSelections() error {
 
 // follows reports whether the collection may contain obj. It ignores field selectors on fields other than name and
 // namespace. If obj has no GetLabels, its labels are unknown, and no label selector selects it.
-func (r Resource) follows(obj interface {
-	GetNamespace() string
-	GetName() string
-}) bool {
+func (r Resource) follows(obj object.Named) bool {
 	if r.Selections != nil {
 		return slices.ContainsFunc(r.Selections, func(s Selection) bool { return r.part(s).follows(obj) })
 	}

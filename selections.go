@@ -16,10 +16,9 @@ import (
 	"github.com/typedinformer/informer/internal/edits"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/union"
 )
 
@@ -203,7 +202,7 @@ func (s *selections[T]) merge(m *member[T], before string, batch []Delta[T], w *
 	step := union.Step[T]{From: before, Changes: func(yield func(union.Change[T]) bool) {
 		for i := range s.scratch {
 			c := &s.scratch[i]
-			moves := pointer.IsNil(c.New) && !src.Data.shard().Has(c.Last) // to another shard
+			moves := object.IsNil(c.New) && !src.Data.shard().Has(c.Last) // to another shard
 			if !yield(union.Change[T]{Key: c.Key, Old: c.Old, New: c.New, Last: c.Last, Final: c.Final, Unwanted: moves}) {
 				return
 			}
@@ -214,7 +213,7 @@ func (s *selections[T]) merge(m *member[T], before string, batch []Delta[T], w *
 		if d.Type == Replaced {
 			step.Listed = step.Listed || d.whence().Kind == reflector.WholeShard
 			step.Relisted = step.Relisted || d.Restored
-			step.WentBack = step.WentBack || d.Restored && d.ResourceVersion != "" && sources.Older(d.ResourceVersion, before)
+			step.WentBack = step.WentBack || d.Restored && d.ResourceVersion != "" && object.Older(d.ResourceVersion, before)
 		}
 		before = cmp.Or(d.ResourceVersion, before)
 	}

@@ -6,7 +6,7 @@ import (
 	"iter"
 
 	"github.com/typedinformer/informer/internal/audit"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/union"
 )
 
@@ -24,7 +24,7 @@ func (s *selections[T]) compare(ctx context.Context) (found audit.Found, err err
 		return found, err
 	}
 	found.Objects, found.Unclear = c.Compare(content, func(key Key, have, want T) {
-		found.Note(key, auditID(have), !pointer.IsNil(have), auditID(want), !pointer.IsNil(want))
+		found.Note(key, auditID(have), !object.IsNil(have), auditID(want), !object.IsNil(want))
 	})
 	if err = s.waitFor(ctx, func() bool { return s.members.Concluded(c) }); err != nil {
 		return found, err
@@ -51,7 +51,7 @@ func (s *selections[T]) waitFor(ctx context.Context, ok func() bool) error {
 }
 
 func auditID[T Object](obj T) (id audit.ID) {
-	if !pointer.IsNil(obj) {
+	if !object.IsNil(obj) {
 		id = audit.ID{UID: string(obj.GetUID()), Version: obj.GetResourceVersion()}
 	}
 	return id

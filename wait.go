@@ -10,9 +10,8 @@ import (
 
 	"github.com/typedinformer/informer/internal/arrival"
 	"github.com/typedinformer/informer/internal/condition"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/work"
 	"github.com/typedinformer/informer/internal/written"
 )
@@ -31,7 +30,7 @@ func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersio
 	begun := time.Now()
 	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
 		all := len(i.resource.Selections) > 0 || len(s.sources) == len(i.resource.sources())
-		return all && (sources.Reached(s.ResourceVersion(), resourceVersion) || s.polledSince(begun, ""))
+		return all && (object.Reached(s.ResourceVersion(), resourceVersion) || s.polledSince(begun, ""))
 	})
 }
 
@@ -59,14 +58,14 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	if i.invalid == nil && !i.engine.latest().follows(obj) {
 		return nil
 	}
-	want := arrival.Want{Key: Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}, Version: rv}
+	want := arrival.Want{Key: object.KeyOf(obj), Version: rv}
 	want.UID, want.Gone = written.Removed(i.resource.GroupResource(), obj)
 	var undecodable error
 	begun := time.Now()
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
 		state := arrivals[T]{s}
 		undecodable = nil
-		if _, have := state.Object(want.Key); !sources.Reached(have, rv) {
+		if _, have := state.Object(want.Key); !object.Reached(have, rv) {
 			undecodable = s.Undecodable(want.Key)
 		}
 		return want.In(state) || s.polledSince(begun, want.Key.Namespace)
@@ -85,7 +84,7 @@ func (i *Informer[T]) await(w written.Write) work.Await {
 	if i.invalid != nil || !i.client.http.HadBase(w.Server) || w.Resource != i.resource.GroupResource() {
 		return nil
 	}
-	key := Key{Namespace: w.Object.GetNamespace(), Name: w.Object.GetName()}
+	key := object.KeyOf(w.Object)
 	want := arrival.Want{Key: key, Version: w.Version, UID: w.Object.GetUID(), Gone: w.Gone}
 	if _, err := resourceversion.CompareResourceVersion(w.Version, w.Version); err != nil {
 		want.Version = "" // versions of this server have no order
@@ -127,7 +126,7 @@ func (s *Snapshot[T]) polledSince(since time.Time, namespace string) bool {
 }
 
 // inShard reports whether the shard of s has obj.
-func (s *Snapshot[T]) inShard(obj written.Object) bool {
+func (s *Snapshot[T]) inShard(obj object.Object) bool {
 	for _, src := range s.sources {
 		if src.Data.list != nil && (src.Namespace == "" || src.Namespace == obj.GetNamespace()) {
 			return src.Data.list.Shard.Has(obj)
@@ -202,6 +201,6 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 // types of the API use; otherwise the function returns false.
 func HasCondition[T Object, C, S ~string](conditionType C, status S) func(obj T) bool {
 	return func(obj T) bool {
-		return !pointer.IsNil(obj) && condition.Has(obj, string(conditionType), string(status))
+		return !object.IsNil(obj) && condition.Has(obj, string(conditionType), string(status))
 	}
 }

@@ -35,7 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Object is the constraint of a [Cache]'s objects: a pointer to a Kubernetes object with its whole metadata, because a
@@ -162,7 +162,7 @@ func New[T Object](config Config) *Cache[T] {
 // Put makes a Cache the informer.Sink of an informer.Reflector. A Cache has one source: Delta.Namespace is not used.
 func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
 	version, key := d.ResourceVersion, d.Key
-	if !pointer.IsNil(d.Object) {
+	if !object.IsNil(d.Object) {
 		key = informer.KeyOf(d.Object)
 		if version == "" {
 			version = d.Object.GetResourceVersion()
@@ -192,14 +192,14 @@ func (c *Cache[T]) put(d informer.Delta[T], key informer.Key, rv uint64) (slow [
 	switch d.Type {
 	case informer.Upserted, informer.Removed:
 		switch {
-		case d.Type == informer.Upserted && pointer.IsNil(d.Object):
+		case d.Type == informer.Upserted && object.IsNil(d.Object):
 			return nil, errNoObject
 		case rv <= c.rv:
 			return nil, fmt.Errorf("resourceVersion %d is not after %d", rv, c.rv)
 		}
 		return c.changeLocked(d.Type, key, d.Object, rv)
 	case informer.Replaced:
-		if slices.ContainsFunc(d.Items, pointer.IsNil[T]) {
+		if slices.ContainsFunc(d.Items, object.IsNil[T]) {
 			return nil, errNoObject
 		}
 		if d.ResourceVersion == "" {
@@ -231,7 +231,7 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 		c.advanceLocked(rv)
 		return nil, nil
 	}
-	if pointer.IsNil(obj) { // removed, and the source could not decode it: use the last state
+	if object.IsNil(obj) { // removed, and the source could not decode it: use the last state
 		obj = ShallowCopy(old.obj)
 		obj.SetResourceVersion(formatRV(rv))
 	}

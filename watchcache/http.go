@@ -24,7 +24,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/gzipstream"
 	"github.com/typedinformer/informer/internal/hashrange"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/spoil"
 )
 
@@ -330,7 +330,7 @@ func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key infor
 // the request accepts. obj need not be in the cache.
 func (c *Cache[T]) WriteObject(w http.ResponseWriter, r *http.Request, code int, obj T) {
 	el, ok := c.objects.Get(informer.KeyOf(obj))
-	if !ok || !pointer.Equal(el.obj, obj) {
+	if !ok || !object.Same(el.obj, obj) {
 		el = &element[T]{obj: obj}
 	}
 	c.writeElement(w, r, code, el)

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // State is a state of a store.
@@ -18,12 +18,12 @@ type State interface {
 	// Version returns the resource version up to which the store has every change of a namespace.
 	Version(namespace string) string
 	// Object returns the UID and the resource version of the object with that key, or nothing if there is none.
-	Object(key types.NamespacedName) (uid types.UID, version string)
+	Object(key object.Key) (uid types.UID, version string)
 }
 
 // Want says what to wait for: the write of an object, which returned Version, or its deletion.
 type Want struct {
-	Key types.NamespacedName
+	Key object.Key
 	// Version is reached when the store has every change of the key's namespace until then. Empty is always reached.
 	Version string
 	UID     types.UID
@@ -36,7 +36,7 @@ type Want struct {
 
 // In reports whether s has w.
 func (w Want) In(s State) bool {
-	reached := w.Version == "" || sources.Reached(s.Version(w.Key.Namespace), w.Version)
+	reached := w.Version == "" || object.Reached(s.Version(w.Key.Namespace), w.Version)
 	if reached && !w.Gone {
 		return true
 	}
@@ -45,7 +45,7 @@ func (w Want) In(s State) bool {
 	if w.Gone {
 		return gone && reached
 	}
-	return gone && w.Leaves || sources.Reached(version, w.Version)
+	return gone && w.Leaves || object.Reached(version, w.Version)
 }
 
 // Board has what others wait for in one store. The zero value is ready to use. All methods are safe for concurrent use.
@@ -58,7 +58,7 @@ type Board struct {
 	mu      sync.Mutex   // protects the fields below
 	// A wait is among those of its key, which its object can end, and, if it has a version that the store had not reached,
 	// among those of its namespace, the lowest version first.
-	keys     map[types.NamespacedName][]*Wait
+	keys     map[object.Key][]*Wait
 	versions map[string][]*Wait
 }
 
@@ -84,7 +84,7 @@ func (b *Board) Add(want Want, state func() State, called func()) *Wait {
 	}
 	w := &Wait{want, called}
 	if b.keys == nil {
-		b.keys, b.versions = map[types.NamespacedName][]*Wait{}, map[string][]*Wait{}
+		b.keys, b.versions = map[object.Key][]*Wait{}, map[string][]*Wait{}
 	}
 	b.keys[want.Key] = append(b.keys[want.Key], w)
 	if want.Version != "" {
@@ -96,7 +96,7 @@ func (b *Board) Add(want Want, state func() State, called func()) *Wait {
 
 // after returns the index in waits behind those for version.
 func after(waits []*Wait, version string) int {
-	return sort.Search(len(waits), func(i int) bool { return sources.Older(version, waits[i].want.Version) })
+	return sort.Search(len(waits), func(i int) bool { return object.Older(version, waits[i].want.Version) })
 }
 
 // Cancel removes w, which may be nil. Its function is not called any more, or has been called.
@@ -123,7 +123,7 @@ func (b *Board) removeLocked(w *Wait) bool {
 			cut(b.versions, w.want.Key.Namespace, i, i+1)
 			break
 		}
-		if sources.Older(waits[i].want.Version, w.want.Version) {
+		if object.Older(waits[i].want.Version, w.want.Version) {
 			break
 		}
 	}
@@ -142,14 +142,14 @@ func (b *Board) Waits() bool { return b.waiting.Load() > 0 }
 
 // Reached calls the functions that have waited for s, a state that others can see. changed are the keys of the objects
 // that s has and the state before had not, or the other way round. Those that waited before s was published count.
-func (b *Board) Reached(s State, changed []types.NamespacedName) {
+func (b *Board) Reached(s State, changed []object.Key) {
 	for _, w := range b.take(s, changed) {
 		w.called()
 	}
 }
 
 // take removes and returns the waits that s ends.
-func (b *Board) take(s State, changed []types.NamespacedName) (ended []*Wait) {
+func (b *Board) take(s State, changed []object.Key) (ended []*Wait) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	end := func(waits []*Wait) {
@@ -164,7 +164,7 @@ func (b *Board) take(s State, changed []types.NamespacedName) (ended []*Wait) {
 	}
 	for namespace, waits := range b.versions {
 		version, n := s.Version(namespace), 0
-		for n < len(waits) && sources.Reached(version, waits[n].want.Version) {
+		for n < len(waits) && object.Reached(version, waits[n].want.Version) {
 			n++
 		}
 		if n > 0 {

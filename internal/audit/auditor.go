@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -18,7 +19,7 @@ type Source interface {
 	View() (View, bool)
 	// List lists the collection at exactly the resource version of v, and calls each for one object after the other. It
 	// returns the number of bytes of the responses.
-	List(ctx context.Context, v View, each func(Key, ID)) (bytes int64, err error)
+	List(ctx context.Context, v View, each func(object.Key, ID)) (bytes int64, err error)
 	// Behind returns an error if the server has not reached the resource version of v.
 	Behind(ctx context.Context, v View) error
 	// Relist makes the store equal to the server, because of why.
@@ -281,7 +282,7 @@ func (a *Auditor) add(r, part *Result) {
 	}
 	r.Objects += part.Objects
 	r.Unclear += part.Unclear
-	counted := make(map[Key]bool, len(r.keys))
+	counted := make(map[object.Key]bool, len(r.keys))
 	for _, key := range r.keys {
 		counted[key] = true
 	}

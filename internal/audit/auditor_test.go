@@ -8,6 +8,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // rig is a store of one source, and a server.
@@ -41,7 +43,7 @@ func newRig(every time.Duration) *rig {
 
 func (r *rig) View() (View, bool) { return r.view, true }
 
-func (r *rig) List(_ context.Context, _ View, each func(Key, ID)) (int64, error) {
+func (r *rig) List(_ context.Context, _ View, each func(object.Key, ID)) (int64, error) {
 	r.lists++
 	for name, id := range r.serves {
 		each(keyOf(name), id)

@@ -7,13 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
-
-// Key names one object of a collection.
-type Key = types.NamespacedName
 
 // ID is the identity and version of an object. An empty part is unknown, and equals any.
 type ID struct{ UID, Version string }
@@ -23,9 +19,9 @@ type View interface {
 	// Version returns the resource version.
 	Version() string
 	// Get returns the ID of the object with that key. It returns false if the store has none.
-	Get(key Key) (ID, bool)
+	Get(key object.Key) (ID, bool)
 	// All yields every object.
-	All() iter.Seq2[Key, ID]
+	All() iter.Seq2[object.Key, ID]
 	// Len returns the number of objects.
 	Len() int
 	// Undecoded returns the objects whose newest version could not be decoded. The store may have an older version of
@@ -44,7 +40,7 @@ const (
 
 // Difference is one object that differs.
 type Difference struct {
-	Key  Key
+	Key  object.Key
 	Kind string
 }
 
@@ -57,11 +53,11 @@ type Found struct {
 	Unclear int          // objects that could not be compared: a name is unknown
 	Differ  int          // objects that differ
 	Named   []Difference // the first of them
-	keys    []Key        // all of them
+	keys    []object.Key // all of them
 }
 
 // Note notes that the store has an object, and should have another one of that key, or none.
-func (f *Found) Note(key Key, have ID, ok bool, want ID, wanted bool) {
+func (f *Found) Note(key object.Key, have ID, ok bool, want ID, wanted bool) {
 	switch {
 	case !ok:
 		f.differs(key, missing)
@@ -74,7 +70,7 @@ func (f *Found) Note(key Key, have ID, ok bool, want ID, wanted bool) {
 	}
 }
 
-func (f *Found) differs(key Key, kind string) {
+func (f *Found) differs(key object.Key, kind string) {
 	f.Differ++
 	f.keys = append(f.keys, key)
 	if len(f.Named) < MaxNamed {
@@ -105,7 +101,7 @@ type Comparison struct {
 	found Found
 	// recreated has keys for which the server has an object with another UID. The view may have another object that the
 	// server has under the same key.
-	recreated []Key
+	recreated []object.Key
 	seed      maphash.Seed
 	seen      []uint64 // hashes of the keys that the server has, of those that the view has, too
 }
@@ -115,10 +111,10 @@ func NewComparison(view View) *Comparison {
 	return &Comparison{view: view, seed: maphash.MakeSeed(), seen: make([]uint64, 0, view.Len())}
 }
 
-func (c *Comparison) hash(key Key) uint64 { return maphash.Comparable(c.seed, key) }
+func (c *Comparison) hash(key object.Key) uint64 { return maphash.Comparable(c.seed, key) }
 
 // Served compares an object of the server. The name of key is empty if it could not be decoded.
-func (c *Comparison) Served(key Key, id ID) {
+func (c *Comparison) Served(key object.Key, id ID) {
 	c.found.Objects++
 	if key.Name == "" {
 		c.found.Unclear++
@@ -161,15 +157,15 @@ func (c *Comparison) End() Found {
 		c.seen = append(c.seen, c.hash(key))
 	}
 	if c.found.Unclear > 0 || c.view.Undecoded().Unnamed() > 0 {
-		c.found.Unclear += c.absent(func(Key) {})
+		c.found.Unclear += c.absent(func(object.Key) {})
 	} else {
-		c.absent(func(key Key) { c.found.differs(key, superfluous) })
+		c.absent(func(key object.Key) { c.found.differs(key, superfluous) })
 	}
 	return c.found
 }
 
 // absent calls each for every object of the view that the server does not have, and returns their number.
-func (c *Comparison) absent(each func(Key)) (n int) {
+func (c *Comparison) absent(each func(object.Key)) (n int) {
 	slices.Sort(c.seen)
 	for key := range c.keys {
 		if _, ok := slices.BinarySearch(c.seen, c.hash(key)); !ok {
@@ -181,7 +177,7 @@ func (c *Comparison) absent(each func(Key)) (n int) {
 }
 
 // keys yields every key of the view once.
-func (c *Comparison) keys(yield func(Key) bool) {
+func (c *Comparison) keys(yield func(object.Key) bool) {
 	for key := range c.view.All() {
 		if !yield(key) {
 			return

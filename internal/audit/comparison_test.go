@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
@@ -20,17 +21,17 @@ type objects struct {
 	version   string
 }
 
-func keyOf(name string) Key { return Key{Namespace: "ns", Name: name} }
+func keyOf(name string) object.Key { return object.Key{Namespace: "ns", Name: name} }
 
 func (o objects) Version() string { return o.version }
 
-func (o objects) Get(key Key) (ID, bool) {
+func (o objects) Get(key object.Key) (ID, bool) {
 	id, ok := o.ids[key.Name]
 	return id, ok
 }
 
-func (o objects) All() iter.Seq2[Key, ID] {
-	return func(yield func(Key, ID) bool) {
+func (o objects) All() iter.Seq2[object.Key, ID] {
+	return func(yield func(object.Key, ID) bool) {
 		for name, id := range o.ids {
 			if !yield(keyOf(name), id) {
 				return
@@ -57,7 +58,7 @@ func compare(view objects, served map[string]ID) (Found, []string) {
 	for name, id := range served {
 		key := keyOf(name)
 		if name == "" {
-			key = Key{}
+			key = object.Key{}
 		}
 		c.Served(key, id)
 	}
@@ -74,7 +75,7 @@ func compare(view objects, served map[string]ID) (Found, []string) {
 // Guarantees: R23
 func TestComparison(t *testing.T) {
 	type ids = map[string]ID
-	nameless := (*undecoded.Set)(nil).With(Key{}, undecoded.ID{}, errors.New("test"))
+	nameless := (*undecoded.Set)(nil).With(object.Key{}, undecoded.ID{}, errors.New("test"))
 	for name, c := range map[string]struct {
 		has, undecodable, serves ids
 		set                      *undecoded.Set

@@ -3,21 +3,13 @@ package audit
 import (
 	"iter"
 
-	"k8s.io/apimachinery/pkg/types"
-
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/table"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
-// Object is an object of a table whose versions can be told apart.
-type Object interface {
-	table.Object
-	GetUID() types.UID
-	GetResourceVersion() string
-}
-
 // TableView is a [View] of a table's objects in one namespace, or of all if Namespace is empty.
-type TableView[T Object, S any] struct {
+type TableView[T object.Object, S any] struct {
 	Objects   table.Version[T]
 	Namespace string
 	At        string // the resource version
@@ -29,7 +21,7 @@ type TableView[T Object, S any] struct {
 func (v TableView[T, S]) Version() string { return v.At }
 
 // Get implements View.
-func (v TableView[T, S]) Get(key Key) (ID, bool) {
+func (v TableView[T, S]) Get(key object.Key) (ID, bool) {
 	_, obj, ok := v.Objects.Find(key)
 	if !ok {
 		return ID{}, false
@@ -37,14 +29,14 @@ func (v TableView[T, S]) Get(key Key) (ID, bool) {
 	return idOf(obj), true
 }
 
-func idOf[T Object](obj T) ID {
+func idOf[T object.Object](obj T) ID {
 	return ID{UID: string(obj.GetUID()), Version: obj.GetResourceVersion()}
 }
 
 // All implements View.
-func (v TableView[T, S]) All() iter.Seq2[Key, ID] {
-	return func(yield func(Key, ID) bool) {
-		v.Objects.Walk(table.KeysOf(v.Namespace), func(obj T) bool { return yield(table.KeyOf(obj), idOf(obj)) })
+func (v TableView[T, S]) All() iter.Seq2[object.Key, ID] {
+	return func(yield func(object.Key, ID) bool) {
+		v.Objects.Walk(table.KeysOf(v.Namespace), func(obj T) bool { return yield(object.KeyOf(obj), idOf(obj)) })
 	}
 }
 

@@ -24,19 +24,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/transport"
 	"github.com/typedinformer/informer/internal/written"
 )
-
-// Key names an object. Its namespace may be empty.
-type Key = types.NamespacedName
-
-// Object is an object to write, a pointer.
-type Object interface {
-	GetNamespace() string
-	GetName() string
-}
 
 // Config describes a Client.
 type Config struct {
@@ -46,7 +38,7 @@ type Config struct {
 	Type     reflect.Type                  // of the objects, a pointer
 	Terminal func(error) error             // wraps the error of a call that cannot succeed
 	// Undecodable wraps the error of an object that was read, alone or in a list, and cannot be decoded.
-	Undecodable func(key Key, err error) error
+	Undecodable func(key object.Key, err error) error
 }
 
 // Client reads and writes the objects of one resource. It is safe for concurrent use.
@@ -97,7 +89,7 @@ func isWhole(t reflect.Type) error {
 }
 
 // Get reads an object.
-func (c *Client) Get(ctx context.Context, key Key, o metav1.GetOptions) (any, error) {
+func (c *Client) Get(ctx context.Context, key object.Key, o metav1.GetOptions) (any, error) {
 	q := url.Values{}
 	if o.ResourceVersion != "" {
 		q.Set("resourceVersion", o.ResourceVersion)
@@ -106,19 +98,20 @@ func (c *Client) Get(ctx context.Context, key Key, o metav1.GetOptions) (any, er
 }
 
 // Create creates obj.
-func (c *Client) Create(ctx context.Context, obj Object, o metav1.CreateOptions) (any, error) {
+func (c *Client) Create(ctx context.Context, obj object.Object, o metav1.CreateOptions) (any, error) {
 	q := writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)
 	return c.whole(ctx, request{method: http.MethodPost, query: q}, obj)
 }
 
 // Update replaces an object, or its subresource, with obj.
-func (c *Client) Update(ctx context.Context, obj Object, o metav1.UpdateOptions, subresource ...string) (any, error) {
+func (c *Client) Update(ctx context.Context, obj object.Object, o metav1.UpdateOptions,
+	subresource ...string) (any, error) {
 	q := writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)
 	return c.whole(ctx, request{method: http.MethodPut, subresource: subresource, query: q}, obj)
 }
 
 // Patch applies a patch of type pt to an object, or to its subresource.
-func (c *Client) Patch(ctx context.Context, key Key, pt types.PatchType, patch []byte, o metav1.PatchOptions,
+func (c *Client) Patch(ctx context.Context, key object.Key, pt types.PatchType, patch []byte, o metav1.PatchOptions,
 	subresource ...string) (any, error) {
 	q := writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)
 	if o.Force != nil {
@@ -129,7 +122,7 @@ func (c *Client) Patch(ctx context.Context, key Key, pt types.PatchType, patch [
 }
 
 // Apply applies configuration to an object, or to its subresource, by server-side apply.
-func (c *Client) Apply(ctx context.Context, key Key, configuration any, o metav1.ApplyOptions,
+func (c *Client) Apply(ctx context.Context, key object.Key, configuration any, o metav1.ApplyOptions,
 	subresource ...string) (any, error) {
 	if o.FieldManager == "" {
 		return nil, c.refuse("apply", key, errors.New("ApplyOptions.FieldManager is empty"))
@@ -143,7 +136,7 @@ func (c *Client) Apply(ctx context.Context, key Key, configuration any, o metav1
 }
 
 // Delete deletes an object.
-func (c *Client) Delete(ctx context.Context, key Key, o metav1.DeleteOptions) error {
+func (c *Client) Delete(ctx context.Context, key object.Key, o metav1.DeleteOptions) error {
 	body, err := json.Marshal(&o)
 	if err != nil {
 		return c.refuse("delete", key, err)
@@ -167,7 +160,7 @@ func (c *Client) Delete(ctx context.Context, key Key, o metav1.DeleteOptions) er
 
 // noteDeletion notes the deletion that answer reports: a Status has the UID of an object that is gone; otherwise,
 // answer is the object, whose deletion has begun. An answer that is neither leaves nothing to wait for.
-func (c *Client) noteDeletion(ctx context.Context, key Key, format decode.Format, answer []byte) {
+func (c *Client) noteDeletion(ctx context.Context, key object.Key, format decode.Format, answer []byte) {
 	if format == decode.Protobuf {
 		var err error
 		if answer, err = decode.Unwrap(answer); err != nil {
@@ -190,7 +183,7 @@ func (c *Client) noteDeletion(ctx context.Context, key Key, format decode.Format
 
 // note notes that the server returned obj for a write.
 func (c *Client) note(ctx context.Context, obj any) {
-	o, ok := obj.(written.Object)
+	o, ok := obj.(object.Object)
 	if !ok || !written.Wanted(ctx) {
 		return
 	}
@@ -201,7 +194,7 @@ func (c *Client) note(ctx context.Context, obj any) {
 }
 
 // noteGone notes that the server no longer has o.
-func (c *Client) noteGone(ctx context.Context, o written.Object) {
+func (c *Client) noteGone(ctx context.Context, o object.Object) {
 	gone := written.Gone{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 	written.Note(ctx, c.config.HTTP.Base().String(), c.config.Resource.GroupResource(), gone)
 }
@@ -210,7 +203,7 @@ func (c *Client) noteGone(ctx context.Context, o written.Object) {
 // of an object that cannot be decoded, yield receives an error.
 func (c *Client) List(ctx context.Context, namespace string, o metav1.ListOptions,
 	yield func(obj any, err error)) (metav1.ListMeta, error) {
-	key := Key{Namespace: namespace}
+	key := object.Key{Namespace: namespace}
 	query, err := listQuery(o)
 	if err != nil {
 		return metav1.ListMeta{}, c.refuse("list", key, err)
@@ -247,14 +240,14 @@ func (c *Client) List(ctx context.Context, namespace string, o metav1.ListOption
 }
 
 // undecodable returns the error for an item of the list of key that cannot be decoded.
-func (c *Client) undecodable(key Key, id decode.Identity, err error) error {
-	return c.errorf("list", key, c.config.Undecodable(Key{Namespace: string(id.Namespace), Name: string(id.Name)}, err))
+func (c *Client) undecodable(key object.Key, id decode.Identity, err error) error {
+	return c.errorf("list", key, c.config.Undecodable(object.Key{Namespace: string(id.Namespace), Name: string(id.Name)}, err))
 }
 
 // DeleteCollection deletes the objects of a namespace, or of all namespaces if that is empty, as o selects them.
 func (c *Client) DeleteCollection(ctx context.Context, namespace string, d metav1.DeleteOptions,
 	o metav1.ListOptions) error {
-	key := Key{Namespace: namespace}
+	key := object.Key{Namespace: namespace}
 	body, err := json.Marshal(&d)
 	if err != nil {
 		return c.refuse("delete collection", key, err)
@@ -307,7 +300,7 @@ func writeOptions(dryRun []string, fieldManager, fieldValidation string) url.Val
 // request is a request for one object or a collection.
 type request struct {
 	method      string
-	key         Key
+	key         object.Key
 	collection  bool // all objects of the key's namespace; of all namespaces if that is empty
 	subresource []string
 	query       url.Values
@@ -315,24 +308,24 @@ type request struct {
 	body        []byte
 }
 
-func (c *Client) errorf(what string, key Key, err error) error {
+func (c *Client) errorf(what string, key object.Key, err error) error {
 	return fmt.Errorf("%s %s %s: %w", what, c.config.Resource.GroupResource(), key, err)
 }
 
 // refuse returns the error of a request that is not sent, because it cannot succeed.
-func (c *Client) refuse(what string, key Key, err error) error {
+func (c *Client) refuse(what string, key object.Key, err error) error {
 	return c.config.Terminal(c.errorf(what, key, err))
 }
 
 // whole sends r for the key of obj, with obj as the body.
-func (c *Client) whole(ctx context.Context, r request, obj Object) (any, error) {
+func (c *Client) whole(ctx context.Context, r request, obj object.Object) (any, error) {
 	if c.invalid != nil {
 		return nil, c.invalid
 	}
 	if obj == nil || reflect.ValueOf(obj).IsNil() {
 		return nil, c.refuse(r.method, r.key, errors.New("the object is nil"))
 	}
-	r.key = Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	r.key = object.KeyOf(obj)
 	if c.partial != nil {
 		return nil, c.errorf(r.method, r.key, c.partial)
 	}

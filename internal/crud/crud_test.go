@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Each call sends one request, whose method, path, parameters, headers and body follow from its arguments. Zero options
@@ -50,13 +51,13 @@ func TestRequestsOfCalls(t *testing.T) {
 			return errorOf(c.Get(ctx, keyA, metav1.GetOptions{}))
 		}, sent{"GET", "/pods/ns/a", "", "", bothMedia, ""}},
 		{"get of no namespace", func(ctx context.Context, c *Client) error {
-			return errorOf(c.Get(ctx, Key{Name: "a"}, metav1.GetOptions{}))
+			return errorOf(c.Get(ctx, object.Key{Name: "a"}, metav1.GetOptions{}))
 		}, sent{"GET", "/pods/a", "", "", bothMedia, ""}},
 		{"get at a version", func(ctx context.Context, c *Client) error {
 			return errorOf(c.Get(ctx, keyA, metav1.GetOptions{ResourceVersion: "5"}))
 		}, sent{"GET", "/pods/ns/a", "resourceVersion=5", "", bothMedia, ""}},
 		{"a name that needs escapes", func(ctx context.Context, c *Client) error {
-			return errorOf(c.Get(ctx, Key{Namespace: "ns", Name: "a?b c"}, metav1.GetOptions{}))
+			return errorOf(c.Get(ctx, object.Key{Namespace: "ns", Name: "a?b c"}, metav1.GetOptions{}))
 		}, sent{"GET", "/pods/ns/a%3Fb%20c", "", "", bothMedia, ""}},
 		{"create", func(ctx context.Context, c *Client) error {
 			return errorOf(c.Create(ctx, podA(), metav1.CreateOptions{}))
@@ -202,7 +203,7 @@ func TestBodyHasAKind(t *testing.T) {
 	renamed := podA()
 	renamed.TypeMeta = metav1.TypeMeta{APIVersion: "own/v2", Kind: "Own"}
 	for name, c := range map[string]struct {
-		obj        Object
+		obj        object.Object
 		apiVersion string
 		kind       string
 	}{
@@ -242,8 +243,8 @@ func TestCallsThatCannotSucceedSendNothing(t *testing.T) {
 	pods, slim, methodless, kindless := newClient[*corev1.Pod](t, s), newClient[*slimPod](t, s), newClient[*methodlessPod](t, s), newClient[*kindlessPod](t, s)
 	partial, undecodableType := newClient[*metav1.PartialObjectMetadata](t, s), newClient[*funcPod](t, s)
 	invalid := New(pods.config, errors.New("the resource is wrong"))
-	get := func(c *Client, key Key) error { return errorOf(c.Get(ctx, key, metav1.GetOptions{})) }
-	patch := func(key Key, subresource ...string) error {
+	get := func(c *Client, key object.Key) error { return errorOf(c.Get(ctx, key, metav1.GetOptions{})) }
+	patch := func(key object.Key, subresource ...string) error {
 		return errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, metav1.PatchOptions{}, subresource...))
 	}
 	watch := metav1.ListOptions{Watch: true}
@@ -251,15 +252,15 @@ func TestCallsThatCannotSucceedSendNothing(t *testing.T) {
 		err  error
 		says string
 	}{
-		"no name":                      {get(pods, Key{Namespace: "ns"}), "GET pods ns/: \"\" in its path: it must be a name"},
-		"name ..":                      {get(pods, Key{Namespace: "ns", Name: ".."}), "may not be '..'"},
-		"namespace a/b":                {get(pods, Key{Namespace: "a/b", Name: "x"}), "may not contain '/'"},
-		"delete without a name":        {pods.Delete(ctx, Key{Namespace: "ns"}, metav1.DeleteOptions{}), "must be a name"},
+		"no name":                      {get(pods, object.Key{Namespace: "ns"}), "GET pods ns/: \"\" in its path: it must be a name"},
+		"name ..":                      {get(pods, object.Key{Namespace: "ns", Name: ".."}), "may not be '..'"},
+		"namespace a/b":                {get(pods, object.Key{Namespace: "a/b", Name: "x"}), "may not contain '/'"},
+		"delete without a name":        {pods.Delete(ctx, object.Key{Namespace: "ns"}, metav1.DeleteOptions{}), "must be a name"},
 		"update without a name":        {errorOf(pods.Update(ctx, &corev1.Pod{}, update)), "must be a name"},
 		"create in a namespace a/b":    {errorOf(pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a/b"}}, metav1.CreateOptions{})), "may not contain '/'"},
 		"list of a namespace a%":       {lists("a%", metav1.ListOptions{})(ctx, pods), "may not contain '%'"},
 		"empty subresource":            {patch(keyA, ""), "must be a name"},
-		"subresource a/b":              {patch(Key{Name: "a"}, "status", "a/b"), "may not contain '/'"},
+		"subresource a/b":              {patch(object.Key{Name: "a"}, "status", "a/b"), "may not contain '/'"},
 		"list with watch":              {lists("ns", watch)(ctx, pods), "list pods ns/: ListOptions with Watch or SendInitialEvents: use an Informer"},
 		"list with initial events":     {lists("ns", metav1.ListOptions{SendInitialEvents: new(bool)})(ctx, pods), "use an Informer"},
 		"delete of a watch":            {pods.DeleteCollection(ctx, "ns", metav1.DeleteOptions{}, watch), "delete collection pods ns/: ListOptions"},

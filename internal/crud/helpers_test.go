@@ -18,6 +18,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/transport"
 )
 
@@ -30,7 +31,7 @@ func (t terminal) Unwrap() error { return t.error }
 
 // undecodable is an error that Config.Undecodable has wrapped.
 type undecodable struct {
-	key Key
+	key object.Key
 	error
 }
 
@@ -96,7 +97,7 @@ func newClient[T any](t *testing.T, s *server, change ...func(*rest.Config)) *Cl
 		Path:        func(namespace string) string { return path.Join("/pods", namespace) },
 		Type:        reflect.TypeFor[T](),
 		Terminal:    func(err error) error { return terminal{err} },
-		Undecodable: func(key Key, err error) error { return &undecodable{key, err} },
+		Undecodable: func(key object.Key, err error) error { return &undecodable{key, err} },
 	}, nil)
 }
 
@@ -111,7 +112,7 @@ func podA() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
 }
 
-var keyA = Key{Namespace: "ns", Name: "a"}
+var keyA = object.Key{Namespace: "ns", Name: "a"}
 
 const jsonA = `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"ns","name":"a","resourceVersion":"7"}}`
 

@@ -3,7 +3,7 @@ package deliver
 import (
 	"time"
 
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // backlog holds the changes that wait for one handler, in order. It is not safe for concurrent use.
@@ -11,18 +11,18 @@ import (
 // Without a limit, it folds changes: it has at most one entry per key, from the object that the handler received
 // last to the latest one. If an object is added and deleted before the handler receives it, its entry becomes void. A
 // void entry is not delivered.
-type backlog[T Object] struct {
+type backlog[T object.Object] struct {
 	limit   int // how many changes may wait besides one for each key; zero folds the changes of a key
 	queue   []pending[T]
-	head    int            // queue[:head] has been taken
-	first   uint64         // the number of queue[0], counting all entries since the beginning
-	byKey   map[Key]uint64 // the number of the key's last entry; nil while few entries wait: find then scans them
-	void    int            // waiting entries that are void
-	initial int            // initial additions that wait or that the handler is processing
+	head    int                   // queue[:head] has been taken
+	first   uint64                // the number of queue[0], counting all entries since the beginning
+	byKey   map[object.Key]uint64 // the number of the key's last entry; nil while few entries wait: find then scans them
+	void    int                   // waiting entries that are void
+	initial int                   // initial additions that wait or that the handler is processing
 }
 
 // pending is the change that a handler will receive for one key: from old, if the handler has it, to new or a deletion.
-type pending[T Object] struct {
+type pending[T object.Object] struct {
 	Change[T]
 	at      time.Duration // when the first of its folded changes came
 	initial bool
@@ -61,7 +61,7 @@ func (b *backlog[T]) add(c *Change[T], initial bool, now time.Duration, more int
 	case b.byKey != nil:
 		b.byKey[c.Key] = b.first + uint64(last)
 	case last-b.head >= fewEntries:
-		b.byKey = make(map[Key]uint64, last-b.head+1+more)
+		b.byKey = make(map[object.Key]uint64, last-b.head+1+more)
 		for i := b.head; i <= last; i++ {
 			if p := &b.queue[i]; !p.void {
 				b.byKey[p.Key] = b.first + uint64(i)
@@ -71,7 +71,7 @@ func (b *backlog[T]) add(c *Change[T], initial bool, now time.Duration, more int
 }
 
 // find returns the last waiting entry of key, or nil.
-func (b *backlog[T]) find(key Key) *pending[T] {
+func (b *backlog[T]) find(key object.Key) *pending[T] {
 	if b.byKey != nil {
 		if number, ok := b.byKey[key]; ok {
 			return &b.queue[number-b.first]
@@ -177,7 +177,7 @@ func (p *pending[T]) fold(c *Change[T]) {
 	case !c.Deleted:
 		p.Added = p.Added || c.Added // c.Added: p has a deletion to deliver first
 	case p.Added && !p.Deleted: // the handler never received the deleted object
-		p.void = pointer.IsNil(c.New)
+		p.void = object.IsNil(c.New)
 	case !p.Deleted: // the handler has a version of the deleted object
 		p.Deleted, p.Last, p.Final, p.Added = true, c.Last, c.Final, c.Added
 	default: // p has a deletion already; the handler never received the object that c deletes

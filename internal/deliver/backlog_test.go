@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/testkit"
 )
 
@@ -64,11 +65,11 @@ func TestFoldedChangesChain(t *testing.T) {
 // Guarantees: H3, H4
 func TestBacklogIsBounded(t *testing.T) {
 	var b backlog[*thing]
-	b.add(&Change[*thing]{Key: Key{Name: "0"}, New: &thing{"0", 1, 1}, Added: true}, true, 0, 0)
+	b.add(&Change[*thing]{Key: object.Key{Name: "0"}, New: &thing{"0", 1, 1}, Added: true}, true, 0, 0)
 	for i := range 20_000 {
 		one := &thing{"key" + strconv.Itoa(i), 1, 1}
-		b.add(&Change[*thing]{Key: keyOf(one), New: one, Added: true}, false, 0, 1)
-		b.add(&Change[*thing]{Key: keyOf(one), Old: one, Last: one, Deleted: true, Final: true}, false, 0, 0)
+		b.add(&Change[*thing]{Key: object.KeyOf(one), New: one, Added: true}, false, 0, 1)
+		b.add(&Change[*thing]{Key: object.KeyOf(one), Old: one, Last: one, Deleted: true, Final: true}, false, 0, 0)
 	}
 	if n := cap(b.queue); n > 2048 || b.len() != 1 {
 		t.Errorf("%d entries in a queue of %d", b.len(), n)
@@ -87,7 +88,7 @@ func TestBacklogOfFewAndOfManyKeys(t *testing.T) {
 			var last [3*fewEntries + 1]*thing
 			add := func(rv, i int) {
 				obj := &thing{fmt.Sprint(i), 1, rv}
-				b.add(&Change[*thing]{Key: keyOf(obj), Old: last[i], New: obj}, false, 0, 0)
+				b.add(&Change[*thing]{Key: object.KeyOf(obj), Old: last[i], New: obj}, false, 0, 0)
 				last[i] = obj
 			}
 			for round := range 3 { // with room from the round before
@@ -121,8 +122,8 @@ func TestBacklogOfFewAndOfManyKeys(t *testing.T) {
 			// Objects that come and go unseen leave nothing.
 			for i := range keys {
 				added := &thing{fmt.Sprint(i), 1, 1}
-				b.add(&Change[*thing]{Key: keyOf(added), New: added, Added: true}, true, 0, keys-i)
-				b.add(&Change[*thing]{Key: keyOf(added), Old: added, Last: added, Deleted: true}, true, 0, 0)
+				b.add(&Change[*thing]{Key: object.KeyOf(added), New: added, Added: true}, true, 0, keys-i)
+				b.add(&Change[*thing]{Key: object.KeyOf(added), Old: added, Last: added, Deleted: true}, true, 0, 0)
 			}
 			if entries := b.len(); !every && (entries != 0 || b.keys() != 0) || every && entries != 2*keys {
 				t.Fatalf("%d keys, every=%t: %d entries of objects that are gone", keys, every, entries)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -95,7 +96,7 @@ func TestFoldedChangesKeepTheFirstDeletion(t *testing.T) {
 			l := NewListener(newHub(t, &world{}), Handler[*thing](f), Config[*thing]{})
 			forever(l)
 			for _, change := range c.changes {
-				change.Key = Key{Name: "a"}
+				change.Key = object.Key{Name: "a"}
 				if err := l.enqueue([]Change[*thing]{change}, false, 0); err != nil {
 					t.Fatal(err)
 				}

@@ -13,26 +13,13 @@ package deliver
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/typedinformer/informer/internal/object"
 )
-
-// Key names an object.
-type Key = types.NamespacedName
-
-// Object is an object of a store.
-type Object interface {
-	GetNamespace() string
-	GetName() string
-}
-
-func keyOf[T Object](obj T) Key {
-	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
 
 // Change is the effect of an event on one key. If an object has the name of the previous one but another UID, both
 // Added and Deleted are set.
-type Change[T Object] struct {
-	Key     Key
+type Change[T object.Object] struct {
+	Key     object.Key
 	Old     T    // the previous version; nil for an addition
 	Last    T    // for a deletion: the state at the deletion if known, otherwise Old
 	New     T    // the new version; nil for a deletion
@@ -42,8 +29,8 @@ type Change[T Object] struct {
 }
 
 // Keys returns the keys of changes.
-func Keys[T Object](changes []Change[T]) []Key {
-	keys := make([]Key, len(changes))
+func Keys[T object.Object](changes []Change[T]) []object.Key {
+	keys := make([]object.Key, len(changes))
 	for i := range changes {
 		keys[i] = changes[i].Key
 	}
@@ -51,14 +38,14 @@ func Keys[T Object](changes []Change[T]) []Key {
 }
 
 // Handler receives changes, one call at a time.
-type Handler[T Object] interface {
+type Handler[T object.Object] interface {
 	OnAdd(obj T, initial bool)
 	OnUpdate(old, new T)
 	OnDelete(last T, final bool)
 }
 
 // Config says how a listener delivers.
-type Config[T Object] struct {
+type Config[T object.Object] struct {
 	Name   string       // of the handler
 	Filter func(T) bool // selects the objects for the handler; nil means all
 	// Limit is how many changes may wait besides one for each key. Zero folds the changes of a key instead.

@@ -1,7 +1,9 @@
 package deliver
 
+import "github.com/typedinformer/informer/internal/object"
+
 // guarded is a Handler that recovers panics and passes their values to onPanic.
-type guarded[T Object] struct {
+type guarded[T object.Object] struct {
 	handler Handler[T]
 	onPanic func(value any)
 }
@@ -27,7 +29,7 @@ func (g guarded[T]) OnDelete(last T, final bool) {
 	g.handler.OnDelete(last, final)
 }
 
-func guardedFilter[T Object](filter func(T) bool, onPanic func(value any)) func(T) bool {
+func guardedFilter[T object.Object](filter func(T) bool, onPanic func(value any)) func(T) bool {
 	return func(obj T) bool {
 		defer guarded[T]{onPanic: onPanic}.recover()
 		return filter(obj)

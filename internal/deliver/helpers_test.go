@@ -6,9 +6,14 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // thing is an object with a version. Things of one name and another id are different objects.
@@ -20,6 +25,10 @@ type thing struct {
 func (t *thing) GetNamespace() string { return "" }
 
 func (t *thing) GetName() string { return t.name }
+
+func (t *thing) GetUID() types.UID { return types.UID(strconv.Itoa(t.id)) }
+
+func (t *thing) GetResourceVersion() string { return strconv.Itoa(t.version) }
 
 // world is a store of things, by name. Only one goroutine writes to it.
 type world struct {
@@ -34,7 +43,7 @@ func (v view) Len() int { return len(v) }
 
 func (v view) All() iter.Seq[*thing] { return slices.Values(v) }
 
-func (v view) From(key Key) iter.Seq[*thing] {
+func (v view) From(key object.Key) iter.Seq[*thing] {
 	return func(yield func(*thing) bool) {
 		for _, t := range v {
 			if t.name >= key.Name && !yield(t) {
@@ -60,7 +69,7 @@ func (w *world) set(t *thing) Change[*thing] {
 		w.things = map[string]*thing{}
 	}
 	old := w.things[t.name]
-	c := Change[*thing]{Key: keyOf(t), Old: old}
+	c := Change[*thing]{Key: object.KeyOf(t), Old: old}
 	if t.version == 0 {
 		delete(w.things, t.name)
 		c.Deleted, c.Last = true, old

@@ -8,20 +8,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
 // View is the content of a store at one moment, ordered by namespace, then name.
-type View[T Object] interface {
+type View[T object.Object] interface {
 	Len() int
 	All() iter.Seq[T]
 	// From yields the objects at or after key.
-	From(key Key) iter.Seq[T]
+	From(key object.Key) iter.Seq[T]
 }
 
 // Hub connects a store with its listeners. Under its lock, it applies each batch to the store and to every backlog, and
 // it adds each listener together with the objects of the store. A listener is in the hub exactly while it is open.
-type Hub[T Object] struct {
+type Hub[T object.Object] struct {
 	// Set these before the first use. Resource names the collection, in errors and profiles.
 	Resource string
 	View     func() View[T]                  // returns the present content of the store
@@ -43,7 +44,7 @@ type Hub[T Object] struct {
 }
 
 // NewHub returns a hub without listeners.
-func NewHub[T Object]() *Hub[T] {
+func NewHub[T object.Object]() *Hub[T] {
 	return &Hub[T]{epoch: time.Now(), synced: make(chan struct{}), stopped: make(chan struct{})}
 }
 
@@ -73,7 +74,7 @@ func (h *Hub[T]) Join(l *Listener[T], invalid error) {
 	if view := h.View(); view.Len() > 0 {
 		initial := make([]Change[T], 0, view.Len())
 		for obj := range view.All() {
-			initial = append(initial, Change[T]{Key: keyOf(obj), New: obj, Added: true})
+			initial = append(initial, Change[T]{Key: object.KeyOf(obj), New: obj, Added: true})
 		}
 		_ = l.enqueueLocked(initial, true, h.now()) // initial objects do not count toward a limit
 	}

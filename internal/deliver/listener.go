@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/histogram"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -21,15 +22,15 @@ import (
 //
 // An ended listener begins no call. A released listener refers to no object, so keeping its Subscription costs little
 // memory.
-type Listener[T Object] struct {
+type Listener[T object.Object] struct {
 	hub      atomic.Pointer[Hub[T]] // nil once released
 	resource string                 // the hub's
 	epoch    time.Time              // the hub's
 	config   Config[T]
-	handler  Handler[T]    // nil once released
-	given    map[Key]T     // with a filter: the objects that the handler has; only the delivering goroutine uses it
-	start    func()        // run, with labels for profiles; creating it once saves an allocation each time that run starts
-	wake     chan struct{} // holds a token when an iteration may have something to yield; nil for a handler
+	handler  Handler[T]       // nil once released
+	given    map[object.Key]T // with a filter: the objects that the handler has; only the delivering goroutine uses it
+	start    func()           // run, with labels for profiles; creating it once saves an allocation at each start
+	wake     chan struct{}    // holds a token when an iteration may have something to yield; nil for a handler
 
 	mu      sync.Mutex // protects the fields below; taken after the lock of the hub
 	backlog backlog[T]
@@ -54,7 +55,7 @@ var (
 )
 
 // NewListener returns a listener that [Hub.Join] or [Listener.Pull] opens.
-func NewListener[T Object](h *Hub[T], handler Handler[T], config Config[T]) *Listener[T] {
+func NewListener[T object.Object](h *Hub[T], handler Handler[T], config Config[T]) *Listener[T] {
 	l := &Listener[T]{
 		resource: h.Resource,
 		epoch:    h.epoch,
@@ -79,7 +80,7 @@ func NewListener[T Object](h *Hub[T], handler Handler[T], config Config[T]) *Lis
 		}
 	}
 	if config.Filter != nil {
-		l.given = map[Key]T{}
+		l.given = map[object.Key]T{}
 	}
 	return l
 }

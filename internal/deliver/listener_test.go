@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // The end of a listener and its removal from the hub are one step.
@@ -81,7 +83,7 @@ func TestDeliveryAllocatesNothingInTheSteadyState(t *testing.T) {
 	l := NewListener(newHub(t, &world{}), nothing, Config[*thing]{})
 	byHand(l)
 	l.wake = make(chan struct{}, 1)
-	changes := []Change[*thing]{{Key: Key{Name: "a"}, Old: &thing{"a", 1, 1}, New: &thing{"a", 1, 2}}}
+	changes := []Change[*thing]{{Key: object.Key{Name: "a"}, Old: &thing{"a", 1, 1}, New: &thing{"a", 1, 2}}}
 	var p pending[*thing]
 	allocs := testing.AllocsPerRun(1000, func() {
 		_ = l.enqueue(changes, false, 0)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/histogram"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // calls measures the calls of a handler.
@@ -88,7 +88,7 @@ func (l *Listener[T]) deliver(p *pending[T]) {
 		l.handler.OnDelete(p.Last, p.Final)
 	}
 	switch {
-	case pointer.IsNil(p.New) || !l.Open():
+	case object.IsNil(p.New) || !l.Open():
 	case p.Added:
 		l.handler.OnAdd(p.New, p.initial)
 	default:
@@ -105,7 +105,7 @@ func (l *Listener[T]) deliverFiltered(p *pending[T]) {
 		has = false
 		l.handler.OnDelete(p.Last, p.Final)
 	}
-	if pointer.IsNil(p.New) || !l.Open() {
+	if object.IsNil(p.New) || !l.Open() {
 		return
 	}
 	passes := l.config.Filter(p.New)

@@ -3,13 +3,15 @@ package deliver
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // rounds are the resyncs of a listener.
 type rounds struct {
 	timer    *time.Timer // begins a round; nil without Config.Resync and before the listener is loaded
 	underWay bool
-	from     Key // where the round continues
+	from     object.Key // where the round continues
 }
 
 func (r *rounds) stop() {
@@ -27,7 +29,7 @@ func (l *Listener[T]) beginResync() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended == nil {
-		l.rounds.underWay, l.rounds.from = true, Key{}
+		l.rounds.underWay, l.rounds.from = true, object.Key{}
 		l.kickLocked()
 	}
 }
@@ -43,8 +45,8 @@ func (l *Listener[T]) continueResync() {
 		return
 	}
 	for obj := range h.View().From(l.rounds.from) {
-		key := keyOf(obj)
-		l.rounds.from = Key{Namespace: key.Namespace, Name: key.Name + "\x00"}
+		key := object.KeyOf(obj)
+		l.rounds.from = object.Key{Namespace: key.Namespace, Name: key.Name + "\x00"}
 		l.backlog.add(&Change[T]{Key: key, Old: obj, New: obj}, false, h.now(), 0)
 		return
 	}

@@ -7,11 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/table"
 )
 
 // object returns an object. A pointer to ObjectMeta has all methods of an Object.
-func object(name, uid, version string) *metav1.ObjectMeta {
+func newObject(name, uid, version string) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}
 }
 
@@ -60,34 +61,34 @@ func texts(changes []Change[*metav1.ObjectMeta]) (all []string) {
 // object, and whether it was added or deleted with a final state from the server.
 func TestChanges(t *testing.T) {
 	type edit = *Edit[*metav1.ObjectMeta]
-	key := Key{Name: "a"}
+	key := object.Key{Name: "a"}
 	for name, c := range map[string]struct {
 		do   func(edit)
 		want []string
 		has  string // of a
 	}{
 		"a new object": {
-			func(e edit) { e.Upsert(object("b", "v", "1")) },
+			func(e edit) { e.Upsert(newObject("b", "v", "1")) },
 			[]string{"b: -, -, v1; true false false"}, "u1",
 		},
 		"a new version": {
-			func(e edit) { e.Upsert(object("a", "u", "2")) },
+			func(e edit) { e.Upsert(newObject("a", "u", "2")) },
 			[]string{"a: u1, -, u2; false false false"}, "u2",
 		},
 		"the same version": {
-			func(e edit) { e.Upsert(object("a", "u", "1")) },
+			func(e edit) { e.Upsert(newObject("a", "u", "1")) },
 			nil, "u1",
 		},
 		"a successor of the same version": {
-			func(e edit) { e.Upsert(object("a", "v", "1")) },
+			func(e edit) { e.Upsert(newObject("a", "v", "1")) },
 			[]string{"a: u1, u1, v1; true true false"}, "v1",
 		},
 		"no version is never the same": {
-			func(e edit) { e.Upsert(object("a", "u", "")) },
+			func(e edit) { e.Upsert(newObject("a", "u", "")) },
 			[]string{"a: u1, -, u; false false false"}, "u",
 		},
 		"another copy of the same version": {
-			func(e edit) { e.Put(object("a", "u", "1")) },
+			func(e edit) { e.Put(newObject("a", "u", "1")) },
 			[]string{"a: u1, -, u1; false false false"}, "u1",
 		},
 		"the same copy": {func(e edit) {
@@ -95,7 +96,7 @@ func TestChanges(t *testing.T) {
 			e.Put(obj)
 		}, nil, "u1"},
 		"a removal": {
-			func(e edit) { e.Remove(key, object("a", "u", "3"), true) },
+			func(e edit) { e.Remove(key, newObject("a", "u", "3"), true) },
 			[]string{"a: u1, u3, -; false true true"}, "",
 		},
 		"a removal without a state": {
@@ -103,40 +104,40 @@ func TestChanges(t *testing.T) {
 			[]string{"a: u1, u1, -; false true false"}, "",
 		},
 		"a removal with a guess": {
-			func(e edit) { e.Remove(key, object("a", "u", "3"), false) },
+			func(e edit) { e.Remove(key, newObject("a", "u", "3"), false) },
 			[]string{"a: u1, u1, -; false true false"}, "",
 		},
 		"a removal of a missed successor": {
-			func(e edit) { e.Remove(key, object("a", "v", "3"), true) },
+			func(e edit) { e.Remove(key, newObject("a", "v", "3"), true) },
 			[]string{"a: u1, u1, -; false true false"}, "",
 		},
 		"a removal of what is not there": {
-			func(e edit) { e.Remove(Key{Name: "b"}, object("b", "v", "3"), true) },
+			func(e edit) { e.Remove(object.Key{Name: "b"}, newObject("b", "v", "3"), true) },
 			nil, "u1",
 		},
 		"two steps of one edit": {
-			func(e edit) { e.Remove(key, nil, false); e.Upsert(object("a", "u", "1")) },
+			func(e edit) { e.Remove(key, nil, false); e.Upsert(newObject("a", "u", "1")) },
 			[]string{"a: u1, u1, -; false true false", "a: -, -, u1; true false false"}, "u1",
 		},
 		"a replacement": {
-			replaceBy(object("b", "v", "1")),
+			replaceBy(newObject("b", "v", "1")),
 			[]string{"a: u1, u1, -; false true false", "b: -, -, v1; true false false"}, "",
 		},
 		"a replacement by a new version": {
-			replaceBy(object("a", "u", "2")),
+			replaceBy(newObject("a", "u", "2")),
 			[]string{"a: u1, -, u2; false false false"}, "u2",
 		},
 		"a replacement by a successor": {
-			replaceBy(object("a", "v", "2")),
+			replaceBy(newObject("a", "v", "2")),
 			[]string{"a: u1, u1, v2; true true false"}, "v2",
 		},
 		"a replacement by the same object": {
-			replaceBy(object("a", "u", "1")),
+			replaceBy(newObject("a", "u", "1")),
 			nil, "u1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStore(object("a", "u", "1"))
+			s := newStore(newObject("a", "u", "1"))
 			if got := texts(s.edit(Edit[*metav1.ObjectMeta]{}, c.do)); fmt.Sprint(got) != fmt.Sprint(c.want) {
 				t.Errorf("changes %q, want %q", got, c.want)
 			}
@@ -147,7 +148,7 @@ func TestChanges(t *testing.T) {
 			if has != c.has {
 				t.Errorf("the table has %q, want %q", has, c.has)
 			}
-			quiet := newStore(object("a", "u", "1"))
+			quiet := newStore(newObject("a", "u", "1"))
 			if changes := quiet.edit(Edit[*metav1.ObjectMeta]{Quiet: true}, c.do); changes != nil {
 				t.Errorf("a quiet edit has changes: %q", texts(changes))
 			}
@@ -157,15 +158,15 @@ func TestChanges(t *testing.T) {
 
 func replaceBy(items ...*metav1.ObjectMeta) func(*Edit[*metav1.ObjectMeta]) {
 	return func(e *Edit[*metav1.ObjectMeta]) {
-		e.Replace("", items, SameVersion, func(Key, *metav1.ObjectMeta) bool { return false })
+		e.Replace("", items, object.SameVersion, func(object.Key, *metav1.ObjectMeta) bool { return false })
 	}
 }
 
 // Changes are appended to those that the edit begins with, in order.
 func TestChangesAreAppended(t *testing.T) {
 	s := newStore()
-	before := s.edit(Edit[*metav1.ObjectMeta]{}, func(e *Edit[*metav1.ObjectMeta]) { e.Upsert(object("a", "u", "1")) })
-	all := s.edit(Edit[*metav1.ObjectMeta]{Changes: before}, func(e *Edit[*metav1.ObjectMeta]) { e.Upsert(object("b", "v", "1")) })
+	before := s.edit(Edit[*metav1.ObjectMeta]{}, func(e *Edit[*metav1.ObjectMeta]) { e.Upsert(newObject("a", "u", "1")) })
+	all := s.edit(Edit[*metav1.ObjectMeta]{Changes: before}, func(e *Edit[*metav1.ObjectMeta]) { e.Upsert(newObject("b", "v", "1")) })
 	if len(all) != 2 || all[0].Key.Name != "a" || all[1].Key.Name != "b" {
 		t.Errorf("changes %q", texts(all))
 	}

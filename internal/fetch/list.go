@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
-	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/transport"
 )
 
@@ -44,9 +44,9 @@ type Listed struct {
 func (l Listed) with(version string) Listed {
 	switch {
 	case version == l.Version:
-	case sources.Older(version, l.Version):
+	case object.Older(version, l.Version):
 		l.Until, l.Version = cmp.Or(l.Until, l.Version), version
-	case l.Until == "" || sources.Older(l.Until, version):
+	case l.Until == "" || object.Older(l.Until, version):
 		l.Until = version
 	}
 	return l

@@ -12,14 +12,15 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // TestAllocations checks the allocation counts of decoding in BENCHMARKS.md. The race detector adds allocations of its own.
 func TestAllocations(t *testing.T) {
 	pods := fleet.New(fleet.Config{Pods: 500})
-	all := map[Key]*corev1.Pod{}
+	all := map[object.Key]*corev1.Pod{}
 	for pod := range pods.All() {
-		all[KeyOf(pod)] = pod
+		all[object.KeyOf(pod)] = pod
 	}
 	for _, f := range []decode.Format{decode.JSON, decode.Protobuf} {
 		var list bytes.Buffer
@@ -77,7 +78,7 @@ func TestAllocations(t *testing.T) {
 		d = newDecoder[*corev1.Pod](t)
 		d.Share = true
 		check("a pod that shares", d, 40)
-		d.Held = func(key Key) (*corev1.Pod, bool) { pod, ok := all[key]; return pod, ok }
+		d.Held = func(key object.Key) (*corev1.Pod, bool) { pod, ok := all[key]; return pod, ok }
 		check("an unchanged pod", d, 2.1) // for its key
 	}
 }

@@ -12,54 +12,40 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/hashrange"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// Object is the type of the objects that a [Decoder] makes: a pointer to something that has a Kubernetes identity.
-type Object interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-}
-
-// Key names one object of a collection.
-type Key = types.NamespacedName
-
-// KeyOf returns the key of obj.
-func KeyOf[T Object](obj T) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
-
 // keyOf returns the key of an encoded object. It returns the empty key if the name is not known.
-func keyOf(id decode.Identity) Key {
+func keyOf(id decode.Identity) object.Key {
 	if len(id.Name) == 0 {
-		return Key{}
+		return object.Key{}
 	}
-	return Key{Namespace: string(id.Namespace), Name: string(id.Name)}
+	return object.Key{Namespace: string(id.Namespace), Name: string(id.Name)}
 }
 
 // Decoder decodes the objects of one source. It skips versions that are held already, calls Filter, decodes, and calls
 // Transform. It reports objects for which that fails. The exported fields must be set before the first object.
-type Decoder[T Object] struct {
+type Decoder[T object.Object] struct {
 	Pool      *decode.Pool
-	Packing   Packing[T]          // makes a T of what Pool decodes
-	Metadata  *decode.Pool        // of *metav1.PartialObjectMetadata, for Filter
-	Namespace string              // the namespace of all objects; empty for any
-	Share     bool                // different objects share equal parts
-	Held      func(Key) (T, bool) // returns the version that is held; nil if nothing is held
+	Packing   Packing[T]                 // makes a T of what Pool decodes
+	Metadata  *decode.Pool               // of *metav1.PartialObjectMetadata, for Filter
+	Namespace string                     // the namespace of all objects; empty for any
+	Share     bool                       // different objects share equal parts
+	Held      func(object.Key) (T, bool) // returns the version that is held; nil if nothing is held
 	// DropManagedFields removes metadata.managedFields from objects that are Go values. Pool does so for all others.
 	DropManagedFields bool
 	Own               bool      // all objects that Held returns come from decoders with the same configuration
 	Decoding          run.Limit // of batches that are decoded at once; decoders may share it; nil for no limit
 
 	// Report logs and counts an object that cannot be decoded. The key is not longer than a log should show.
-	Report func(key Key, err error)
+	Report func(key object.Key, err error)
 
 	// Functions of the user; nil for none. The decoder calls them by Call.
-	Filter        func(*metav1.PartialObjectMetadata) bool // reports whether to decode the object
-	Transform     func(T) (T, error)                       // called once for each decoded object
-	OnDecodeError func(key Key, err error, raw []byte)     // called for each object that cannot be decoded; raw may be nil
-	Calling       run.Limit                                // 1: of calls by Call; decoders may share it
+	Filter        func(*metav1.PartialObjectMetadata) bool    // reports whether to decode the object
+	Transform     func(T) (T, error)                          // called once for each decoded object
+	OnDecodeError func(key object.Key, err error, raw []byte) // called for each failure; raw may be nil
+	Calling       run.Limit                                   // 1: of calls by Call; decoders may share it
 
 	// ReportShared logs and counts keys that the server gives to several objects at once.
 	ReportShared func(error)
@@ -99,7 +85,7 @@ func (a *Asked) hasObject(namespace string, uid types.UID) bool {
 
 // encoded is one encoded object and the result of decode. After decode of an object, finish must be called for it, and
 // for one object at a time.
-type encoded[T Object] struct {
+type encoded[T object.Object] struct {
 	from, to int                // its bytes in the batch
 	value    any                // the object itself, if isValue is true
 	isValue  bool               // it was not encoded
@@ -117,9 +103,9 @@ type encoded[T Object] struct {
 }
 
 // Result is the result for one encoded object.
-type Result[T Object] struct {
+type Result[T object.Object] struct {
 	Object   T // the zero T if Filtered is true or Err is set
-	Key      Key
+	Key      object.Key
 	UID      string // the object's
 	Version  string // its resource version
 	Ignored  bool   // another object has its key, and the store keeps that one
@@ -174,13 +160,13 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		e.filtered = true
 		return
 	}
-	if obj := d.Packing.Unread(one, f, raw, list, e.old); !pointer.IsNil(obj) {
+	if obj := d.Packing.Unread(one, f, raw, list, e.old); !object.IsNil(obj) {
 		e.obj = obj
 		return
 	}
 	from := decode.Origin{List: list}
 	switch {
-	case d.Transform == nil && !pointer.IsNil(e.old):
+	case d.Transform == nil && !object.IsNil(e.old):
 		from.Before = d.Packing.Alive(e.old)
 		from.Made = d.Own && from.Before != nil
 	case d.Transform == nil:
@@ -191,7 +177,7 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		e.err = err
 		return
 	}
-	if d.Transform != nil && d.Share && pointer.IsNil(e.old) {
+	if d.Transform != nil && d.Share && object.IsNil(e.old) {
 		// The object for Transform shares no parts, because Transform may write to it. A second object shares its parts.
 		// finish replaces the parts that Transform did not change by those of the second object.
 		from.Share = true
@@ -222,7 +208,7 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 		d.outside.Add(1)
 	}
 	if e.err == nil && !e.filtered {
-		result.Key, result.UID, result.Version = KeyOf(e.obj), string(e.obj.GetUID()), e.obj.GetResourceVersion()
+		result.Key, result.UID, result.Version = object.KeyOf(e.obj), string(e.obj.GetUID()), e.obj.GetResourceVersion()
 	} else {
 		result.Key, result.UID, result.Version = e.identity(f, raw)
 	}
@@ -237,7 +223,7 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 		obj, err = d.transform(obj, result.Key)
 		switch {
 		case err != nil || one == nil:
-		case !pointer.IsNil(e.old):
+		case !object.IsNil(e.old):
 			one.Adopt(e.old, obj)
 		case e.shared != nil:
 			one.Adopt(e.shared, obj)
@@ -253,16 +239,16 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 }
 
 // transform calls Transform. It returns an error if Transform changes the identity or version of the object.
-func (d *Decoder[T]) transform(obj T, key Key) (T, error) {
+func (d *Decoder[T]) transform(obj T, key object.Key) (T, error) {
 	var none T
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
 	obj, err := d.callTransform(obj)
 	switch {
 	case err != nil:
 		return none, fmt.Errorf("transform: %w", err)
-	case pointer.IsNil(obj):
+	case object.IsNil(obj):
 		return none, errors.New("transform: it returned nil and no error")
-	case KeyOf(obj) != key || obj.GetUID() != uid || obj.GetResourceVersion() != version:
+	case object.KeyOf(obj) != key || obj.GetUID() != uid || obj.GetResourceVersion() != version:
 		return none, errors.New("transform: it changed the object's namespace, name, uid or resourceVersion")
 	}
 	return obj, nil
@@ -274,8 +260,8 @@ func (d *Decoder[T]) callTransform(obj T) (result T, err error) {
 }
 
 // report reports that raw cannot be decoded. Only OnDecodeError receives raw.
-func (d *Decoder[T]) report(key Key, err error, raw []byte) {
-	d.Report(Key{Namespace: shortened(key.Namespace), Name: shortened(key.Name)}, err)
+func (d *Decoder[T]) report(key object.Key, err error, raw []byte) {
+	d.Report(object.Key{Namespace: shortened(key.Namespace), Name: shortened(key.Name)}, err)
 	if d.OnDecodeError != nil {
 		raw = append([]byte(nil), raw...) // nil for an object over the size limit
 		d.Call(func() { d.OnDecodeError(key, err, raw) })

@@ -6,19 +6,20 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/hashrange"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Identities reads the identity of each object of a list that a [Decoder] would decode, and decodes no more of it than
 // Filter needs. It implements fetch.Collector. [Decoder.Identities] returns one.
-type Identities[T Object] struct {
+type Identities[T object.Object] struct {
 	decoder *Decoder[T]
 	asked   Asked
-	each    func(key Key, uid, version string)
+	each    func(key object.Key, uid, version string)
 }
 
 // Identities returns the identities of what was asked. It calls each for one object after the other. The name of key is
 // empty if it could not be decoded.
-func (d *Decoder[T]) Identities(asked Asked, each func(key Key, uid, version string)) *Identities[T] {
+func (d *Decoder[T]) Identities(asked Asked, each func(key object.Key, uid, version string)) *Identities[T] {
 	return &Identities[T]{d, asked, each}
 }
 
@@ -34,7 +35,7 @@ func (i *Identities[T]) Whole() bool { return true }
 func (i *Identities[T]) Reset() {}
 
 // identitiesOf is the intake of one response.
-type identitiesOf[T Object] struct {
+type identitiesOf[T object.Object] struct {
 	*Identities[T]
 	format decode.Format
 	err    error

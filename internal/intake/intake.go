@@ -10,6 +10,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // batch is a number of objects that one goroutine decodes.
-type batch[T Object] struct {
+type batch[T object.Object] struct {
 	raw     []byte
 	objects []encoded[T]
 	list    *decode.ListInfo // the list of the objects, as far as it had been read; nil for a watch
@@ -35,7 +36,7 @@ type batch[T Object] struct {
 func (b *batch[T]) bytes(e *encoded[T]) []byte { return b.raw[e.from:e.to] }
 
 // batches is a pool of batches.
-type batches[T Object] struct{ pool sync.Pool }
+type batches[T object.Object] struct{ pool sync.Pool }
 
 func (p *batches[T]) get() *batch[T] {
 	if b, ok := p.pool.Get().(*batch[T]); ok {
@@ -56,7 +57,7 @@ func (p *batches[T]) put(b *batch[T]) {
 //
 // While the reader mostly waits for the network, as in a quiet watch, there is no other goroutine: the reader decodes
 // each change at once.
-type intake[T Object] struct {
+type intake[T object.Object] struct {
 	decoder  *Decoder[T]
 	format   decode.Format
 	asked    Asked

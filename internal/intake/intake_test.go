@@ -21,11 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
 // newDecoder returns a decoder of a T, without functions of a user.
-func newDecoder[T Object](t *testing.T) *Decoder[T] {
+func newDecoder[T object.Object](t *testing.T) *Decoder[T] {
 	pool, err := decode.NewPool(reflect.TypeFor[T](), "", false)
 	if err != nil {
 		t.Fatal(err)
@@ -38,13 +39,13 @@ func newDecoder[T Object](t *testing.T) *Decoder[T] {
 		Pool:     pool,
 		Packing:  Unpacked[T]{pool.Type()},
 		Metadata: metadata,
-		Report:   func(Key, error) {},
+		Report:   func(object.Key, error) {},
 		Calling:  run.NewLimit(1),
 	}
 }
 
 // newTestIntake returns an intake with several workers, on any machine.
-func newTestIntake[T Object](d *Decoder[T], hand func(Result[T]) error) *intake[T] {
+func newTestIntake[T object.Object](d *Decoder[T], hand func(Result[T]) error) *intake[T] {
 	in := d.intake(decode.JSON, Asked{}, func(error) {}, hand)
 	in.pipeline.Workers, in.live = run.MaxWorkers, true
 	return in
@@ -59,7 +60,7 @@ func encodedPod(name string, padding int) []byte {
 func TestPipelineKeepsTheOrder(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		var reported *Key
+		var reported *object.Key
 		var reportedRaw []byte
 		d := newDecoder[*corev1.Pod](t)
 		d.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
@@ -67,17 +68,17 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 			return pod, nil
 		}
 		logged := 0
-		d.Report = func(Key, error) { logged++ }
-		d.OnDecodeError = func(key Key, err error, raw []byte) { reported, reportedRaw = &key, raw }
-		held := map[Key]*corev1.Pod{}
+		d.Report = func(object.Key, error) { logged++ }
+		d.OnDecodeError = func(key object.Key, err error, raw []byte) { reported, reportedRaw = &key, raw }
+		held := map[object.Key]*corev1.Pod{}
 		for i := range 400 {
 			if rnd.IntN(4) == 0 {
 				pod := &corev1.Pod{}
 				pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion = "ns", fmt.Sprint("pod-", i), "u", "1"
-				held[KeyOf(pod)] = pod
+				held[object.KeyOf(pod)] = pod
 			}
 		}
-		d.Held = func(key Key) (*corev1.Pod, bool) { pod, ok := held[key]; return pod, ok }
+		d.Held = func(key object.Key) (*corev1.Pod, bool) { pod, ok := held[key]; return pod, ok }
 		var want, got []string
 		var busy atomic.Int32
 		in := newTestIntake(d, func(o Result[*corev1.Pod]) error {
@@ -102,7 +103,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 		for i := range 400 {
 			name, deleted := fmt.Sprint("pod-", i), rnd.IntN(5) == 0
 			raw := encodedPod(name, rnd.IntN(8_000))
-			switch _, isHeld := held[Key{Namespace: "ns", Name: name}]; {
+			switch _, isHeld := held[object.Key{Namespace: "ns", Name: name}]; {
 			case isHeld && !deleted:
 				want = append(want, name+" held false")
 			case rnd.IntN(6) == 0:
@@ -298,10 +299,10 @@ func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 			}
 		},
 		"OnDecodeError": func(d *Decoder[*exitingPod]) {
-			d.Transform, d.OnDecodeError = refuses, func(Key, error, []byte) { runtime.Goexit() }
+			d.Transform, d.OnDecodeError = refuses, func(object.Key, error, []byte) { runtime.Goexit() }
 		},
 		"Report": func(d *Decoder[*exitingPod]) { // it logs, and a logger may be the user's
-			d.Transform, d.Report = refuses, func(Key, error) { runtime.Goexit() }
+			d.Transform, d.Report = refuses, func(object.Key, error) { runtime.Goexit() }
 		},
 	} {
 		for _, live := range []bool{true, false} {
@@ -489,7 +490,7 @@ func TestDecodersShareTheirLimits(t *testing.T) {
 				}
 				return pod, nil
 			}
-			d.OnDecodeError = func(Key, error, []byte) { call("OnDecodeError") }
+			d.OnDecodeError = func(object.Key, error, []byte) { call("OnDecodeError") }
 			in := newTestIntake(d, func(Result[*slowPod]) error { handed.Add(1); return nil })
 			done.Go(func() {
 				for i := range objects {

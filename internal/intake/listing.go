@@ -7,12 +7,13 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 var errNamelessFiltered = errors.New("Config.Filter rejects it, but its name could not be decoded")
 
 // Collector collects the objects of a list. [Decoder.Collector] returns one.
-type Collector[T Object] struct {
+type Collector[T object.Object] struct {
 	decoder *Decoder[T]
 	asked   Asked
 	events  bool
@@ -66,7 +67,7 @@ func (c *Collector[T]) Items() []T { return c.decoder.listed(c.listing.present()
 
 // Failure is an object that could not be decoded.
 type Failure struct {
-	Key          Key // empty if unknown
+	Key          object.Key // empty if unknown
 	UID, Version string
 	Err          error // why
 }
@@ -75,11 +76,11 @@ type Failure struct {
 func (c *Collector[T]) Undecoded() iter.Seq[Failure] { return c.listing.undecoded }
 
 // listing has the objects of a list.
-type listing[T Object] struct {
-	items    []T             // if several have one key, the last one counts
-	failed   map[Key]Failure // objects that could not be decoded
-	nameless []Failure       // those whose key could not be decoded, either; at most maxNameless
-	gone     map[Key]int     // for each deleted key, the number of items at the deletion
+type listing[T object.Object] struct {
+	items    []T                    // if several have one key, the last one counts
+	failed   map[object.Key]Failure // objects that could not be decoded
+	nameless []Failure              // those whose key could not be decoded, either; at most maxNameless
+	gone     map[object.Key]int     // for each deleted key, the number of items at the deletion
 }
 
 // maxNameless limits the memory that objects without a name take.
@@ -87,7 +88,7 @@ const maxNameless = 1000
 
 func (l *listing[T]) add(obj T) {
 	if len(l.failed) > 0 {
-		delete(l.failed, KeyOf(obj))
+		delete(l.failed, object.KeyOf(obj))
 	}
 	l.items = append(l.items, obj)
 }
@@ -97,7 +98,7 @@ func (l *listing[T]) fail(f Failure) {
 	switch {
 	case f.Key.Name != "":
 		if l.failed == nil {
-			l.failed = map[Key]Failure{}
+			l.failed = map[object.Key]Failure{}
 		}
 		l.failed[f.Key] = f
 	case len(l.nameless) < maxNameless:
@@ -119,10 +120,10 @@ func (l *listing[T]) undecoded(yield func(Failure) bool) {
 	}
 }
 
-func (l *listing[T]) remove(key Key) {
+func (l *listing[T]) remove(key object.Key) {
 	delete(l.failed, key)
 	if l.gone == nil {
-		l.gone = map[Key]int{}
+		l.gone = map[object.Key]int{}
 	}
 	l.gone[key] = len(l.items)
 }
@@ -134,7 +135,7 @@ func (l *listing[T]) present() []T {
 	}
 	var items []T
 	for i, obj := range l.items {
-		if i >= l.gone[KeyOf(obj)] {
+		if i >= l.gone[object.KeyOf(obj)] {
 			items = append(items, obj)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // A server that sends any number of objects without names takes little memory.
@@ -31,14 +33,14 @@ func TestListingIsBounded(t *testing.T) {
 // Guarantees: R17
 func TestLastChangeOfAnObjectCounts(t *testing.T) {
 	pod := func(name string) Result[*corev1.Pod] {
-		return Result[*corev1.Pod]{Key: Key{Name: name}, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+		return Result[*corev1.Pod]{Key: object.Key{Name: name}, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	}
 	failed := func(name string) Result[*corev1.Pod] {
-		return Result[*corev1.Pod]{Key: Key{Name: name}, Err: errors.New("broken")}
+		return Result[*corev1.Pod]{Key: object.Key{Name: name}, Err: errors.New("broken")}
 	}
 	deleted := func(r Result[*corev1.Pod]) Result[*corev1.Pod] { r.Deleted = true; return r }
-	filtered := Result[*corev1.Pod]{Key: Key{Name: "a"}, Filtered: true}
-	outside := Result[*corev1.Pod]{Key: Key{Name: "a"}, Filtered: true, Outside: true}
+	filtered := Result[*corev1.Pod]{Key: object.Key{Name: "a"}, Filtered: true}
+	outside := Result[*corev1.Pod]{Key: object.Key{Name: "a"}, Filtered: true, Outside: true}
 	nameless := Result[*corev1.Pod]{Filtered: true}
 	for _, c := range []struct {
 		events           bool

@@ -5,12 +5,13 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/heapsize"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Packing is the form in which an informer holds each object: it makes a T of the decoded object. Its methods are safe
 // for concurrent use. An intake calls Unread, Pack and Alive. The other methods are for those who save, compare or
 // measure the objects that it has made.
-type Packing[T Object] interface {
+type Packing[T object.Object] interface {
 	// Type returns the type of the decoded objects, a pointer.
 	Type() reflect.Type
 	// Unread returns the T of the object that one would decode from raw, without decoding it. It returns the zero T if
@@ -37,7 +38,7 @@ type Packing[T Object] interface {
 }
 
 // Unpacked is the packing that holds the decoded objects themselves. Decoded is their type, a pointer.
-type Unpacked[T Object] struct{ Decoded reflect.Type }
+type Unpacked[T object.Object] struct{ Decoded reflect.Type }
 
 // Type implements Packing.
 func (u Unpacked[T]) Type() reflect.Type { return u.Decoded }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 //
 // It is for one goroutine at a time, except count.
 type sharedKeys struct {
-	keys  map[Key]*sharedKey
+	keys  map[object.Key]*sharedKey
 	told  int          // reports since the last list
 	count atomic.Int64 // of shared keys
 }
@@ -78,9 +80,9 @@ func (d *Decoder[T]) ignores(r *Result[T], other types.UID) bool {
 }
 
 // note adds a key. While there are too many, it forgets one of those that are not shared, if it finds one soon.
-func (s *sharedKeys) note(key Key, k *sharedKey) {
+func (s *sharedKeys) note(key object.Key, k *sharedKey) {
 	if s.keys == nil {
-		s.keys = map[Key]*sharedKey{}
+		s.keys = map[object.Key]*sharedKey{}
 	}
 	if len(s.keys) >= maxShared {
 		tries := 0
@@ -97,7 +99,7 @@ func (s *sharedKeys) note(key Key, k *sharedKey) {
 	s.keys[key] = k
 }
 
-func (s *sharedKeys) forget(key Key) {
+func (s *sharedKeys) forget(key object.Key) {
 	if s.keys[key].shared {
 		s.count.Add(-1)
 	}
@@ -105,7 +107,7 @@ func (s *sharedKeys) forget(key Key) {
 }
 
 // sharedError says that the server has two objects with one key. The store keeps a.
-func sharedError(key Key, a, b types.UID) error {
+func sharedError(key object.Key, a, b types.UID) error {
 	return fmt.Errorf("the server has two objects %.600s, with the UIDs %.100q and %.100q: "+
 		"the store keeps the first one, and ignores the other", key, a, b)
 }
@@ -116,7 +118,7 @@ func (d *Decoder[T]) listed(items []T) []T {
 	s := &d.shared
 	was := s.keys
 	s.keys, s.told = nil, 0
-	var all map[Key][]T // of each key with several UIDs
+	var all map[object.Key][]T // of each key with several UIDs
 	if !ascending(items) {
 		all = sharing(items)
 	}
@@ -124,7 +126,7 @@ func (d *Decoder[T]) listed(items []T) []T {
 	if len(all) == 0 {
 		return items
 	}
-	kept, news := map[Key]types.UID{}, 0
+	kept, news := map[object.Key]types.UID{}, 0
 	var first error
 	for key, objects := range all {
 		k := choose(objects, key, d.Held)
@@ -145,13 +147,13 @@ func (d *Decoder[T]) listed(items []T) []T {
 		d.ReportShared(first)
 	}
 	return slices.DeleteFunc(slices.Clone(items), func(obj T) bool {
-		uid, shared := kept[KeyOf(obj)]
+		uid, shared := kept[object.KeyOf(obj)]
 		return shared && obj.GetUID() != uid
 	})
 }
 
 // choose returns the key of objects with different UIDs.
-func choose[T Object](objects []T, key Key, held func(Key) (T, bool)) *sharedKey {
+func choose[T object.Object](objects []T, key object.Key, held func(object.Key) (T, bool)) *sharedKey {
 	var uids []types.UID
 	for _, obj := range objects {
 		uids = append(uids, obj.GetUID())
@@ -172,9 +174,9 @@ func choose[T Object](objects []T, key Key, held func(Key) (T, bool)) *sharedKey
 
 // ascending reports whether the keys of items ascend, in the order of the keys in etcd, so that none is there twice.
 // kube-apiserver sends them so.
-func ascending[T Object](items []T) bool {
+func ascending[T object.Object](items []T) bool {
 	for i := 1; i < len(items); i++ {
-		a, b := KeyOf(items[i-1]), KeyOf(items[i])
+		a, b := object.KeyOf(items[i-1]), object.KeyOf(items[i])
 		if a.Namespace == b.Namespace && a.Name < b.Name || precedes(a.Namespace, b.Namespace) {
 			continue
 		}
@@ -196,10 +198,10 @@ func precedes(a, b string) bool {
 }
 
 // sharing returns the objects of each key that has objects with different UIDs.
-func sharing[T Object](items []T) (shared map[Key][]T) {
-	last := make(map[Key]int, len(items))
+func sharing[T object.Object](items []T) (shared map[object.Key][]T) {
+	last := make(map[object.Key]int, len(items))
 	for i, obj := range items {
-		key := KeyOf(obj)
+		key := object.KeyOf(obj)
 		before, again := last[key]
 		last[key] = i
 		if !again {
@@ -207,7 +209,7 @@ func sharing[T Object](items []T) (shared map[Key][]T) {
 		}
 		if _, known := shared[key]; known || items[before].GetUID() != obj.GetUID() {
 			if shared == nil {
-				shared = map[Key][]T{}
+				shared = map[object.Key][]T{}
 			}
 			if !known {
 				shared[key] = []T{items[before]}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 func podOf(namespace, name, uid string) *corev1.Pod {
@@ -48,7 +50,7 @@ func TestSharedKeysAreBounded(t *testing.T) {
 		for n := range 3 * maxShared {
 			uid := types.UID(fmt.Sprint("u", turn%2))
 			other := types.UID(fmt.Sprint("u", (turn+1)%2))
-			r := &Result[*corev1.Pod]{Key: Key{Namespace: "ns", Name: fmt.Sprint(n)}, UID: string(uid)}
+			r := &Result[*corev1.Pod]{Key: object.Key{Namespace: "ns", Name: fmt.Sprint(n)}, UID: string(uid)}
 			d.ignores(r, other)
 		}
 	}
@@ -56,7 +58,7 @@ func TestSharedKeysAreBounded(t *testing.T) {
 		t.Errorf("%d keys, %d reports", len(d.shared.keys), reports)
 	}
 	for n := range 100 {
-		d.ignores(&Result[*corev1.Pod]{Key: Key{Name: "one"}, UID: fmt.Sprint(n)}, "other")
+		d.ignores(&Result[*corev1.Pod]{Key: object.Key{Name: "one"}, UID: fmt.Sprint(n)}, "other")
 	}
 	for key, k := range d.shared.keys {
 		if len(k.replaced) > maxReplaced {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // takeValue makes a T of a Go value. It never takes the version that is held for the same: the value's version may mean
@@ -42,7 +43,7 @@ func (d *Decoder[T]) takeValue(e *encoded[T], asked *Asked) {
 }
 
 // identity returns the identity of an object for which there may be no T, as far as it is known.
-func (e *encoded[T]) identity(f decode.Format, raw []byte) (key Key, uid, version string) {
+func (e *encoded[T]) identity(f decode.Format, raw []byte) (key object.Key, uid, version string) {
 	if !e.isValue {
 		var id decode.Identity
 		if e.large != nil {
@@ -59,5 +60,5 @@ func (e *encoded[T]) identity(f decode.Format, raw []byte) (key Key, uid, versio
 	if !ok {
 		return key, "", ""
 	}
-	return KeyOf(obj), string(obj.GetUID()), obj.GetResourceVersion()
+	return object.KeyOf(obj), string(obj.GetUID()), obj.GetResourceVersion()
 }

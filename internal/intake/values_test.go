@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/typedinformer/informer/internal/hashrange"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 func valuePod(name string) *corev1.Pod {
@@ -25,7 +26,7 @@ func TestValues(t *testing.T) {
 	d := newDecoder[*corev1.Pod](t)
 	d.DropManagedFields = true
 	var reported []string
-	d.Report = func(key Key, err error) { reported = append(reported, fmt.Sprintf("%s: %v", key, err)) }
+	d.Report = func(key object.Key, err error) { reported = append(reported, fmt.Sprintf("%s: %v", key, err)) }
 	d.Filter = func(m *metav1.PartialObjectMetadata) bool {
 		if len(m.ManagedFields) > 0 {
 			t.Error("the filter gets managedFields")
@@ -37,7 +38,7 @@ func TestValues(t *testing.T) {
 		pod.Spec.NodeName = "seen"
 		return pod, nil
 	}
-	d.Held = func(Key) (*corev1.Pod, bool) { return valuePod("held"), true }
+	d.Held = func(object.Key) (*corev1.Pod, bool) { return valuePod("held"), true }
 	var results []Result[*corev1.Pod]
 	in := newTestIntake(d, func(r Result[*corev1.Pod]) error { results = append(results, r); return nil })
 	in.asked.Shard = func(hash uint64) bool { return hash != hashrange.Of("out") }
@@ -66,7 +67,7 @@ func TestValues(t *testing.T) {
 		t.Errorf("the other type: %+v", r)
 	}
 	for _, r := range results[4:] {
-		if r.Err == nil || r.Key != (Key{}) {
+		if r.Err == nil || r.Key != (object.Key{}) {
 			t.Errorf("nil or no object: %+v", r)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Metadata that go back to a lower version drop every object: a version can come again with other content. An update
@@ -43,7 +45,7 @@ func TestFailuresOfRequestsAreCounted(t *testing.T) {
 		defer r.Close()
 		h := hanging{release: make(chan string)}
 		var fail error
-		r.answer = func(ctx context.Context, n int, key Key, version string) (Object[*thing], error) {
+		r.answer = func(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 			if obj, err := h.answer(ctx, n, key, version); err != nil {
 				return obj, err
 			}
@@ -84,7 +86,7 @@ func TestAbandonedRequestLeavesTheNextOneAlone(t *testing.T) {
 		r := newRig(t, nil)
 		defer r.Close()
 		late, next := make(chan string), make(chan string)
-		r.answer = func(_ context.Context, n int, key Key, version string) (Object[*thing], error) {
+		r.answer = func(_ context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 			if n == 1 {
 				return answers(errors.New(<-late))(t.Context(), 1, key, version) // ignores its context
 			}
@@ -116,7 +118,7 @@ func TestNothingIsHeldAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		late := make(chan string)
-		r.answer = func(ctx context.Context, n int, key Key, version string) (Object[*thing], error) {
+		r.answer = func(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 			return answers(<-late)(ctx, n, key, version)
 		}
 		results := r.reads(t.Context(), 1)
@@ -142,11 +144,11 @@ func TestNothingIsHeldAfterClose(t *testing.T) {
 func TestKeptObjectsCostAListNothing(t *testing.T) {
 	r, keys := newList(t, 20)
 	defer r.Close()
-	r.config.Kept = func(key Key) (Object[*thing], bool) {
+	r.config.Kept = func(key object.Key) (Object[*thing], bool) {
 		if key == keys[4] {
-			return object("old", "0", 0), true // older than its metadata
+			return newObject("old", "0", 0), true // older than its metadata
 		}
-		return object(key.Name, "1", 0), slices.Index(keys, key) < 15
+		return newObject(key.Name, "1", 0), slices.Index(keys, key) < 15
 	}
 	want := Cost{Objects: 20, Held: 14, Requests: 6}
 	if cost := r.CostOf(keys, 501); cost != want {
@@ -176,9 +178,9 @@ func TestListSendsFewRequestsAtATime(t *testing.T) {
 		r, keys := newList(t, fewMissing)
 		defer r.Close()
 		h := hanging{release: make(chan string)}
-		r.answer = func(ctx context.Context, n int, key Key, version string) (Object[*thing], error) {
+		r.answer = func(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 			_, err := h.answer(ctx, n, key, version)
-			return object(key.Name, "1", 0), err
+			return newObject(key.Name, "1", 0), err
 		}
 		listed := make(chan []*thing)
 		go func() { listed <- r.wantList(keys, nil, Cost{Objects: fewMissing, Requests: fewMissing}) }()
@@ -202,9 +204,9 @@ func TestListSendsFewRequestsAtATime(t *testing.T) {
 func TestListGoesOnToTheLastNamespace(t *testing.T) {
 	r, _ := newList(t, 0)
 	defer r.Close()
-	var keys []Key
+	var keys []object.Key
 	for n := range 12 {
-		key := Key{Namespace: fmt.Sprint("ns", n/6), Name: fmt.Sprintf("z%02d", n)}
+		key := object.Key{Namespace: fmt.Sprint("ns", n/6), Name: fmt.Sprintf("z%02d", n)}
 		if n >= 6 {
 			key.Name = fmt.Sprintf("a%02d", n) // below the names of the first namespace
 		}
@@ -213,7 +215,7 @@ func TestListGoesOnToTheLastNamespace(t *testing.T) {
 	}
 	list := func(_ context.Context, take TakeFunc[*thing]) (int, error) {
 		for n, key := range keys {
-			if more := take(key, object(key.Name, "1", 0), nil); more != (n < len(keys)-1) {
+			if more := take(key, newObject(key.Name, "1", 0), nil); more != (n < len(keys)-1) {
 				t.Errorf("after %s, the list needs more: %t", key, more)
 			}
 		}
@@ -236,7 +238,7 @@ func TestObjectThatIsReadDuringAListIsHeldOnce(t *testing.T) {
 		return r.all(keys)(ctx, take)
 	}
 	r.wantList(keys, list, Cost{Objects: 9, Requests: 2})
-	one := sizeOf(object("000", "1", 0).Value)
+	one := sizeOf(newObject("000", "1", 0).Value)
 	if s := r.Status(); s.Held != 9 || s.Bytes != 9*one || r.held.order.Len() != 9 {
 		t.Errorf("%+v, %d in order; one takes %d bytes", s, r.held.order.Len(), one)
 	}
@@ -247,7 +249,7 @@ func TestObjectThatIsReadDuringAListIsHeldOnce(t *testing.T) {
 func TestObjectAsLargeAsTheLimitIsHeld(t *testing.T) {
 	r, keys := newList(t, 2)
 	defer r.Close()
-	r.held.limit = sizeOf(object("000", "1", 0).Value)
+	r.held.limit = sizeOf(newObject("000", "1", 0).Value)
 	for n, key := range keys {
 		if _, err := r.Get(t.Context(), key); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // hanging is an answer that comes when it is released, or when the request is cancelled.
@@ -13,7 +15,7 @@ type hanging struct {
 	ended   int // the requests that were cancelled
 }
 
-func (h *hanging) answer(ctx context.Context, n int, key Key, version string) (Object[*thing], error) {
+func (h *hanging) answer(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 	select {
 	case a := <-h.release:
 		return answers(a)(ctx, 1, key, version)
@@ -51,7 +53,7 @@ func TestReadsShareARequest(t *testing.T) {
 		defer r.Close()
 		type value struct{}
 		h := hanging{release: make(chan string)}
-		r.answer = func(ctx context.Context, n int, key Key, version string) (Object[*thing], error) {
+		r.answer = func(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 			if ctx.Value(value{}) != "first" {
 				t.Error("the request lacks the values of the first context")
 			}
@@ -123,7 +125,7 @@ func TestVersionsHaveRequestsOfTheirOwn(t *testing.T) {
 		r := newRig(t, nil)
 		defer r.Close()
 		of := map[string]*hanging{"5": {release: make(chan string)}, "6": {release: make(chan string)}}
-		r.answer = func(ctx context.Context, n int, key Key, version string) (Object[*thing], error) {
+		r.answer = func(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 			return of[version].answer(ctx, n, key, version)
 		}
 		early := r.reads(t.Context(), 1)
@@ -168,7 +170,7 @@ func TestCloseEndsRequests(t *testing.T) {
 		if _, err := r.Get(t.Context(), keyA); !errors.Is(err, errStopped) {
 			t.Error(err)
 		}
-		if _, _, _, err := r.List(t.Context(), []Key{keyA}, nil); !errors.Is(err, errStopped) {
+		if _, _, _, err := r.List(t.Context(), []object.Key{keyA}, nil); !errors.Is(err, errStopped) {
 			t.Error(err)
 		}
 	})

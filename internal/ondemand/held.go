@@ -3,26 +3,28 @@ package ondemand
 import (
 	"container/list"
 	"time"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // held are the objects that a [Reader] holds: the most recently used ones, within a limit of bytes. It has no lock.
 type held[T any] struct {
 	limit   int64
 	bytes   int64
-	entries map[Key]*list.Element
+	entries map[object.Key]*list.Element
 	order   list.List // of *entry[T], the most recently used first
 }
 
 // entry is an object that is held.
 type entry[T any] struct {
-	key   Key
+	key   object.Key
 	obj   Object[T]
 	bytes int64
 	used  time.Time
 }
 
 // get returns the object with a key, without using it. It returns nil if there is none.
-func (h *held[T]) get(key Key) *entry[T] {
+func (h *held[T]) get(key object.Key) *entry[T] {
 	if e, ok := h.entries[key]; ok {
 		return e.Value.(*entry[T])
 	}
@@ -40,7 +42,7 @@ func (h *held[T]) fits(bytes int64) bool { return h.bytes+bytes <= h.limit }
 
 // put adds an object in place of one with its key, and returns how many others had to go. It adds none that is larger
 // than the limit.
-func (h *held[T]) put(key Key, obj Object[T], bytes int64) (evicted int) {
+func (h *held[T]) put(key object.Key, obj Object[T], bytes int64) (evicted int) {
 	h.drop(key)
 	if bytes > h.limit {
 		return 0
@@ -62,7 +64,7 @@ func (h *held[T]) oldest() *entry[T] {
 }
 
 // drop removes the object with a key. It returns false if there is none.
-func (h *held[T]) drop(key Key) bool {
+func (h *held[T]) drop(key object.Key) bool {
 	e, ok := h.entries[key]
 	if ok {
 		h.bytes -= h.order.Remove(e).(*entry[T]).bytes

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -33,7 +34,7 @@ type Cost struct {
 
 // CostOf returns the cost of a list of objects with these keys. all is the number of objects that the pages of a
 // request for them have.
-func (r *Reader[T]) CostOf(keys []Key, all int) Cost {
+func (r *Reader[T]) CostOf(keys []object.Key, all int) Cost {
 	c := Cost{Objects: len(keys)}
 	for _, key := range keys {
 		if _, ok := r.Peek(key); ok {
@@ -49,7 +50,7 @@ func (r *Reader[T]) CostOf(keys []Key, all int) Cost {
 
 // TakeFunc takes an object, or the error of one that cannot be decoded. It returns false if the list needs no objects
 // that come later: of a higher namespace, or of a higher name in the same one.
-type TakeFunc[T any] func(key Key, obj Object[T], failed error) (more bool)
+type TakeFunc[T any] func(key object.Key, obj Object[T], failed error) (more bool)
 
 // ListFunc calls take with each object of some pages, until take returns false, and returns the number of requests.
 type ListFunc[T any] func(ctx context.Context, take TakeFunc[T]) (requests int, err error)
@@ -58,11 +59,12 @@ type ListFunc[T any] func(ctx context.Context, take TakeFunc[T]) (requests int, 
 // each object, Get could have returned the same during the call. If many need a request, it calls list, and then
 // fetches what is still missing. The error missing says that there are more objects, with an error of
 // Config.Undecodable; it wraps that of the first one.
-func (r *Reader[T]) List(ctx context.Context, keys []Key, list ListFunc[T]) (all []T, cost Cost, missing, err error) {
+func (r *Reader[T]) List(ctx context.Context, keys []object.Key, list ListFunc[T]) (all []T, cost Cost, missing,
+	err error) {
 	if err := r.stopped(); err != nil {
 		return nil, Cost{}, nil, fmt.Errorf("list: %w", err)
 	}
-	l := &listing[T]{Reader: r, found: make([]T, len(keys)), have: make([]bool, len(keys)), missing: map[Key]int{},
+	l := &listing[T]{Reader: r, found: make([]T, len(keys)), have: make([]bool, len(keys)), missing: map[object.Key]int{},
 		failed: map[int]error{}}
 	for n, key := range keys {
 		if l.found[n], l.have[n] = r.Peek(key); !l.have[n] {
@@ -95,14 +97,14 @@ type listing[T any] struct {
 	*Reader[T]
 	found   []T
 	have    []bool
-	missing map[Key]int // the numbers of the keys that need a request
+	missing map[object.Key]int // the numbers of the keys that need a request
 
 	mu     sync.Mutex    // protects failed
 	failed map[int]error // why there is no object, by the number of the key
 }
 
 // take is a [TakeFunc].
-func (l *listing[T]) take(key Key, obj Object[T], failed error) (more bool) {
+func (l *listing[T]) take(key object.Key, obj Object[T], failed error) (more bool) {
 	if n, wanted := l.missing[key]; wanted {
 		l.takeWanted(n, key, obj, failed)
 	}
@@ -117,7 +119,7 @@ func (l *listing[T]) take(key Key, obj Object[T], failed error) (more bool) {
 	return false // those that are missing were deleted, or come in another order
 }
 
-func (l *listing[T]) takeWanted(n int, key Key, obj Object[T], failed error) {
+func (l *listing[T]) takeWanted(n int, key object.Key, obj Object[T], failed error) {
 	now, err := l.config.Metadata(key)
 	if err != nil {
 		return

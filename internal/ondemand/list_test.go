@@ -11,18 +11,20 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // newList returns a rig with n objects, all at u@1, and their keys. The reader holds some of them.
-func newList(t *testing.T, n int, held ...int) (*rig, []Key) {
+func newList(t *testing.T, n int, held ...int) (*rig, []object.Key) {
 	r := newRig(t, func(c *Config[*thing]) { c.MaxBytes = 1 << 20 })
 	clear(r.metadata)
-	r.answer = func(_ context.Context, _ int, key Key, _ string) (Object[*thing], error) {
-		return object(key.Name, "1", 0), nil
+	r.answer = func(_ context.Context, _ int, key object.Key, _ string) (Object[*thing], error) {
+		return newObject(key.Name, "1", 0), nil
 	}
-	var keys []Key
+	var keys []object.Key
 	for i := range n {
-		key := Key{Namespace: "ns", Name: fmt.Sprintf("%03d", i)}
+		key := object.Key{Namespace: "ns", Name: fmt.Sprintf("%03d", i)}
 		r.see(key, key.Name, "1")
 		keys = append(keys, key)
 	}
@@ -36,17 +38,17 @@ func newList(t *testing.T, n int, held ...int) (*rig, []Key) {
 }
 
 // all takes each object at version 1, as a server with two pages.
-func (r *rig) all(keys []Key) ListFunc[*thing] {
+func (r *rig) all(keys []object.Key) ListFunc[*thing] {
 	return func(_ context.Context, take TakeFunc[*thing]) (int, error) {
 		for _, key := range keys {
-			take(key, object(key.Name, "1", 0), nil)
+			take(key, newObject(key.Name, "1", 0), nil)
 		}
-		take(Key{Name: "of another"}, object("x", "9", 0), nil)
+		take(object.Key{Name: "of another"}, newObject("x", "9", 0), nil)
 		return 2, nil
 	}
 }
 
-func (r *rig) wantList(keys []Key, list ListFunc[*thing], want Cost) []*thing {
+func (r *rig) wantList(keys []object.Key, list ListFunc[*thing], want Cost) []*thing {
 	r.Helper()
 	objects, cost, missing, err := r.List(r.Context(), keys, list)
 	if err != nil || missing != nil || cost != want {
@@ -96,11 +98,11 @@ func TestListIsNotOlderThanTheMetadata(t *testing.T) {
 	r, keys := newList(t, 20)
 	defer r.Close()
 	r.see(keys[3], keys[3].Name, "2")
-	r.answer = func(_ context.Context, _ int, key Key, version string) (Object[*thing], error) {
+	r.answer = func(_ context.Context, _ int, key object.Key, version string) (Object[*thing], error) {
 		if key == keys[5] {
 			return Object[*thing]{}, apierrors.NewNotFound(secrets, key.Name)
 		}
-		return object(key.Name, version, 0), nil
+		return newObject(key.Name, version, 0), nil
 	}
 	list := func(ctx context.Context, take TakeFunc[*thing]) (int, error) {
 		_, err := r.all(slices.Delete(slices.Clone(keys), 5, 7))(ctx, take) // lacks 5 and 6
@@ -142,7 +144,7 @@ func TestListFails(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 	var asked atomic.Int32
-	r.answer = func(context.Context, int, Key, string) (Object[*thing], error) {
+	r.answer = func(context.Context, int, object.Key, string) (Object[*thing], error) {
 		asked.Add(1)
 		return Object[*thing]{}, apierrors.NewForbidden(secrets, "", down)
 	}
@@ -179,14 +181,14 @@ func TestListWithoutWhatCannotBeDecoded(t *testing.T) {
 			r, keys := newList(t, c.objects)
 			defer r.Close()
 			r.config.Undecodable = func(err error) bool { return errors.Is(err, bad) }
-			r.answer = func(_ context.Context, _ int, key Key, _ string) (Object[*thing], error) {
-				return object(key.Name, "1", 0), c.single[slices.Index(keys, key)]
+			r.answer = func(_ context.Context, _ int, key object.Key, _ string) (Object[*thing], error) {
+				return newObject(key.Name, "1", 0), c.single[slices.Index(keys, key)]
 			}
 			list := func(_ context.Context, take TakeFunc[*thing]) (int, error) {
-				take(Key{Name: "of another"}, Object[*thing]{}, bad)
+				take(object.Key{Name: "of another"}, Object[*thing]{}, bad)
 				for n, key := range keys {
 					if c.single[n] == nil {
-						take(key, object(key.Name, "1", 0), c.pages[n])
+						take(key, newObject(key.Name, "1", 0), c.pages[n])
 					}
 				}
 				return 1, nil
@@ -234,7 +236,7 @@ func TestListStopsWhenItHasAll(t *testing.T) {
 						continue
 					}
 					taken++
-					if !take(key, object(key.Name, "1", 0), nil) {
+					if !take(key, newObject(key.Name, "1", 0), nil) {
 						break
 					}
 				}

@@ -14,12 +14,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // change is one change at the server of the model.
 type change struct {
-	key     Key
+	key     object.Key
 	version int
 	id      ID // empty for a deletion
 }
@@ -33,13 +34,13 @@ type model struct {
 	mu      sync.Mutex // protects the fields below
 	history []change   // change n has version n+1
 	seen    int        // the changes that the store has
-	store   map[Key]ID
+	store   map[object.Key]ID
 	uids    int
 	fails   int // requests that fail, in a hundred
 }
 
 // at returns the state of a key after some changes.
-func (m *model) at(key Key, changes int) (id ID, version int) {
+func (m *model) at(key object.Key, changes int) (id ID, version int) {
 	for n := changes - 1; n >= 0; n-- {
 		if m.history[n].key == key {
 			return m.history[n].id, m.history[n].version
@@ -49,7 +50,7 @@ func (m *model) at(key Key, changes int) (id ID, version int) {
 }
 
 // write changes an object of the server: it creates, updates or deletes it.
-func (m *model) write(key Key) {
+func (m *model) write(key object.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, _ := m.at(key, len(m.history))
@@ -68,7 +69,7 @@ func (m *model) write(key Key) {
 // watch makes the store see some changes, and then tells the reader. Changes of one key may fold.
 func (m *model) watch() {
 	m.mu.Lock()
-	var keys []Key
+	var keys []object.Key
 	for n := m.rng.IntN(4); n > 0 && m.seen < len(m.history); n-- {
 		c := m.history[m.seen]
 		if m.seen++; c.id == (ID{}) {
@@ -93,7 +94,7 @@ func (m *model) pause(most int) {
 	time.Sleep(time.Duration(n) * time.Millisecond)
 }
 
-func (m *model) idOf(key Key) (ID, error) {
+func (m *model) idOf(key object.Key) (ID, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id, ok := m.store[key]; ok {
@@ -103,7 +104,7 @@ func (m *model) idOf(key Key) (ID, error) {
 }
 
 // fetch answers from a replica that may be behind, ahead of the store, or not have reached the version.
-func (m *model) fetch(ctx context.Context, key Key, version string) (Object[*thing], error) {
+func (m *model) fetch(ctx context.Context, key object.Key, version string) (Object[*thing], error) {
 	m.pause(10)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,7 +133,7 @@ func (m *model) fetch(ctx context.Context, key Key, version string) (Object[*thi
 	if id == (ID{}) {
 		return Object[*thing]{}, apierrors.NewNotFound(secrets, key.Name)
 	}
-	return object(string(id.UID), id.Version, m.rng.IntN(100)), ctx.Err()
+	return newObject(string(id.UID), id.Version, m.rng.IntN(100)), ctx.Err()
 }
 
 var errDown = errors.New("down")
@@ -146,7 +147,7 @@ func mustAtoi(s string) int {
 }
 
 // read reads a key and checks what it got: a state of the server that is not older than that of the store at the call.
-func (m *model) read(key Key) {
+func (m *model) read(key object.Key) {
 	m.mu.Lock()
 	seen := m.seen
 	_, least := m.at(key, seen)
@@ -211,13 +212,13 @@ func TestReadsFollowAModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, seed uint64) {
-	m := &model{T: t, rng: rand.New(rand.NewPCG(seed, 0)), store: map[Key]ID{}}
+	m := &model{T: t, rng: rand.New(rand.NewPCG(seed, 0)), store: map[object.Key]ID{}}
 	m.fails = m.rng.IntN(20)
 	config := Config[*thing]{
 		Metadata: m.idOf, Fetch: m.fetch, MaxBytes: 600, MaxIdle: 40 * time.Millisecond, Stopped: errStopped,
 	}
 	m.reader = New(config)
-	keys := []Key{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}, {Name: "f"}}
+	keys := []object.Key{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}, {Name: "f"}}
 	var running sync.WaitGroup
 	loop := func(n int, do func()) {
 		running.Go(func() {

@@ -10,10 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/typedinformer/informer/internal/notfound"
+	"github.com/typedinformer/informer/internal/object"
 )
-
-// Key names an object.
-type Key = types.NamespacedName
 
 // ID is what an object, or its metadata, is compared by.
 type ID struct {
@@ -51,7 +49,7 @@ var errChanging = errors.New("the object was deleted and created again, or chang
 
 // isGone reports whether the server answered that it has no object with that key. Any other 404, such as one of a proxy
 // or of a server that does not serve the resource, says nothing about the object.
-func isGone(err error, key Key) bool {
+func isGone(err error, key object.Key) bool {
 	var answer apierrors.APIStatus
 	if !notfound.Is(err) || !errors.As(err, &answer) {
 		return false
@@ -62,7 +60,7 @@ func isGone(err error, key Key) bool {
 
 // asFetched returns the error of a request. It hides the status of a 404 that says nothing about the object, so that
 // nobody takes it for a missing object.
-func asFetched(err error, key Key) error {
+func asFetched(err error, key object.Key) error {
 	if apierrors.IsNotFound(err) && !isGone(err, key) {
 		return fmt.Errorf("get %s: the 404 is not about the object: %v", key, err)
 	}

@@ -11,17 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/typedinformer/informer/internal/heapsize"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Config describes a [Reader].
 type Config[T any] struct {
 	// Metadata returns what the store has of a key now, or the error of a read: "not found" if it has nothing.
-	Metadata func(key Key) (ID, error)
+	Metadata func(key object.Key) (ID, error)
 	// Kept returns the object with a key from a store of whole objects that somebody else keeps. Nil means that there is
 	// none.
-	Kept func(key Key) (Object[T], bool)
+	Kept func(key object.Key) (Object[T], bool)
 	// Fetch reads an object from the server, not older than a version. An empty version means the latest one.
-	Fetch func(ctx context.Context, key Key, version string) (Object[T], error)
+	Fetch func(ctx context.Context, key object.Key, version string) (Object[T], error)
 	// Undecodable reports whether an error of Fetch says that the object cannot be decoded. A list then goes on with the
 	// other objects. Nil means that no error does.
 	Undecodable func(err error) bool
@@ -61,7 +62,7 @@ type Status struct {
 
 // request is what readers share: a version of an object.
 type request struct {
-	key  Key
+	key  object.Key
 	want ID
 }
 
@@ -81,14 +82,14 @@ var errExited = errors.New("the function that decodes or transforms the object c
 func New[T any](config Config[T]) *Reader[T] {
 	return &Reader[T]{
 		config:  config,
-		held:    held[T]{limit: config.MaxBytes, entries: map[Key]*list.Element{}},
+		held:    held[T]{limit: config.MaxBytes, entries: map[object.Key]*list.Element{}},
 		flights: map[request]*flight[T]{},
 	}
 }
 
 // Get returns an object: the one that is held if the metadata do not say that it is old, and otherwise that of a
 // request.
-func (r *Reader[T]) Get(ctx context.Context, key Key) (T, error) {
+func (r *Reader[T]) Get(ctx context.Context, key object.Key) (T, error) {
 	var none T
 	for range maxRounds {
 		want, err := r.config.Metadata(key)
@@ -120,7 +121,7 @@ func (r *Reader[T]) Get(ctx context.Context, key Key) (T, error) {
 }
 
 // kept returns the object of Config.Kept if it is not older than some metadata.
-func (r *Reader[T]) kept(key Key, metadata ID) (T, bool) {
+func (r *Reader[T]) kept(key object.Key, metadata ID) (T, bool) {
 	var none T
 	if r.config.Kept == nil {
 		return none, false
@@ -234,7 +235,7 @@ func (r *Reader[T]) load(ctx context.Context, of request) (Object[T], error) {
 	return obj, nil
 }
 
-func (r *Reader[T]) fetch(ctx context.Context, key Key, version string) (Object[T], error) {
+func (r *Reader[T]) fetch(ctx context.Context, key object.Key, version string) (Object[T], error) {
 	obj, err := r.config.Fetch(ctx, key, version)
 	return obj, asFetched(err, key)
 }
@@ -257,7 +258,7 @@ func (r *Reader[T]) land(of request, f *flight[T]) {
 }
 
 // worthHolding returns the size of the object of a request that is at the version of its metadata.
-func (r *Reader[T]) worthHolding(key Key, f *flight[T]) (bytes int64, ok bool) {
+func (r *Reader[T]) worthHolding(key object.Key, f *flight[T]) (bytes int64, ok bool) {
 	if f.err != nil {
 		return 0, false
 	}
@@ -274,7 +275,7 @@ func sizeOf(obj any) int64 {
 }
 
 // offer holds an object from the server if there is room.
-func (r *Reader[T]) offer(key Key, obj Object[T]) {
+func (r *Reader[T]) offer(key object.Key, obj Object[T]) {
 	bytes := sizeOf(obj.Value)
 	r.mu.Lock()
 	r.holdLocked(key, obj, bytes, false)
@@ -283,7 +284,7 @@ func (r *Reader[T]) offer(key Key, obj Object[T]) {
 }
 
 // holdLocked holds an object. If evict is false, it does so only if there is room.
-func (r *Reader[T]) holdLocked(key Key, obj Object[T], bytes int64, evict bool) {
+func (r *Reader[T]) holdLocked(key object.Key, obj Object[T], bytes int64, evict bool) {
 	if r.closed || !evict && !r.held.fits(bytes) {
 		return
 	}
@@ -295,7 +296,7 @@ func (r *Reader[T]) holdLocked(key Key, obj Object[T], bytes int64, evict bool) 
 
 // Changed drops the object with a key unless it is the one that the metadata describe. It must be called after each
 // change of the store.
-func (r *Reader[T]) Changed(key Key) {
+func (r *Reader[T]) Changed(key object.Key) {
 	r.mu.Lock()
 	known := r.held.get(key) != nil
 	r.mu.Unlock()
@@ -312,7 +313,7 @@ func (r *Reader[T]) Changed(key Key) {
 }
 
 // Updated is Changed for metadata that went from one version to another. If that is not newer, the server went back.
-func (r *Reader[T]) Updated(key Key, from, to string) {
+func (r *Reader[T]) Updated(key object.Key, from, to string) {
 	if order, err := resourceversion.CompareResourceVersion(to, from); err == nil && order < 0 {
 		r.Forget()
 		return
@@ -348,7 +349,7 @@ func (r *Reader[T]) expire() {
 }
 
 // Peek returns the object with a key if it needs no request.
-func (r *Reader[T]) Peek(key Key) (T, bool) {
+func (r *Reader[T]) Peek(key object.Key) (T, bool) {
 	var none T
 	want, err := r.config.Metadata(key)
 	if err != nil {

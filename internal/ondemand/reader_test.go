@@ -19,13 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
 var (
 	secrets    = schema.GroupResource{Resource: "secrets"}
-	keyA       = Key{Namespace: "ns", Name: "a"}
+	keyA       = object.Key{Namespace: "ns", Name: "a"}
 	errStopped = errors.New("stopped")
 )
 
@@ -33,7 +34,7 @@ var (
 type thing struct{ Text string }
 
 // object returns the object of a UID and a version. It takes some bytes more than size.
-func object(uid, version string, size int) Object[*thing] {
+func newObject(uid, version string, size int) Object[*thing] {
 	return Object[*thing]{&thing{uid + "@" + version + strings.Repeat(" ", size)}, ID{types.UID(uid), version}}
 }
 
@@ -42,15 +43,15 @@ type rig struct {
 	*testing.T
 	*Reader[*thing]
 	mu       sync.Mutex
-	metadata map[Key]ID
-	answer   func(ctx context.Context, n int, key Key, version string) (Object[*thing], error) // of request n
-	asked    []string                                                                          // the versions of the requests
-	looked   func(n int)                                                                       // called after the store was read for the nth time
+	metadata map[object.Key]ID
+	answer   func(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) // of request n
+	asked    []string                                                                                 // the versions of the requests
+	looked   func(n int)                                                                              // called after the store was read for the nth time
 	looks    int
 }
 
 func newRig(t *testing.T, change func(*Config[*thing])) *rig {
-	r := &rig{T: t, metadata: map[Key]ID{keyA: {"u", "5"}}}
+	r := &rig{T: t, metadata: map[object.Key]ID{keyA: {"u", "5"}}}
 	config := Config[*thing]{
 		Metadata: r.idOf, Fetch: r.fetch, MaxBytes: 1000, MaxIdle: time.Minute, Stopped: errStopped,
 	}
@@ -61,7 +62,7 @@ func newRig(t *testing.T, change func(*Config[*thing])) *rig {
 	return r
 }
 
-func (r *rig) idOf(key Key) (ID, error) {
+func (r *rig) idOf(key object.Key) (ID, error) {
 	r.mu.Lock()
 	id, ok := r.metadata[key]
 	r.looks++
@@ -76,7 +77,7 @@ func (r *rig) idOf(key Key) (ID, error) {
 	return id, nil
 }
 
-func (r *rig) fetch(ctx context.Context, key Key, version string) (Object[*thing], error) {
+func (r *rig) fetch(ctx context.Context, key object.Key, version string) (Object[*thing], error) {
 	r.mu.Lock()
 	r.asked = append(r.asked, version)
 	n := len(r.asked)
@@ -85,7 +86,7 @@ func (r *rig) fetch(ctx context.Context, key Key, version string) (Object[*thing
 }
 
 // see makes the store see an object, or its deletion if the version is empty.
-func (r *rig) see(key Key, uid, version string) {
+func (r *rig) see(key object.Key, uid, version string) {
 	r.mu.Lock()
 	if r.metadata[key] = (ID{types.UID(uid), version}); version == "" {
 		delete(r.metadata, key)
@@ -95,14 +96,14 @@ func (r *rig) see(key Key, uid, version string) {
 }
 
 // answers returns an answer for each request.
-func answers(all ...any) func(context.Context, int, Key, string) (Object[*thing], error) {
-	return func(_ context.Context, n int, _ Key, _ string) (Object[*thing], error) {
+func answers(all ...any) func(context.Context, int, object.Key, string) (Object[*thing], error) {
+	return func(_ context.Context, n int, _ object.Key, _ string) (Object[*thing], error) {
 		switch a := all[n-1].(type) {
 		case error:
 			return Object[*thing]{}, a
 		case string:
 			uid, version, _ := strings.Cut(a, "@")
-			return object(uid, version, 0), nil
+			return newObject(uid, version, 0), nil
 		}
 		panic("no answer")
 	}
@@ -156,7 +157,7 @@ func TestReadIsNotOlderThanTheMetadata(t *testing.T) {
 			r := newRig(t, nil)
 			defer r.Close()
 			send := answers(c.sends...)
-			r.answer = func(ctx context.Context, n int, key Key, version string) (Object[*thing], error) {
+			r.answer = func(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 				if uid, version, _ := strings.Cut(c.sees, "@"); n == 1 && c.sees != "" {
 					r.see(key, uid, version)
 				}
@@ -211,9 +212,9 @@ func TestVersionsThatAreNoNumbers(t *testing.T) {
 func TestReadOfAnObjectThatAlwaysChangesEnds(t *testing.T) {
 	r := newRig(t, nil)
 	defer r.Close()
-	r.answer = func(_ context.Context, n int, key Key, version string) (Object[*thing], error) {
+	r.answer = func(_ context.Context, n int, key object.Key, version string) (Object[*thing], error) {
 		r.see(key, "u", fmt.Sprint(5+n))
-		return object("u", version, 0), nil
+		return newObject("u", version, 0), nil
 	}
 	if _, err := r.Get(t.Context(), keyA); !errors.Is(err, errChanging) || len(r.asked) != maxRounds {
 		t.Errorf("%v after %d requests", err, len(r.asked))
@@ -283,9 +284,9 @@ func TestChangeBeforeAnObjectIsHeld(t *testing.T) {
 // An object of a store of whole objects needs no request, unless it is older than its metadata.
 // Guarantees: T6
 func TestKeptObjectNeedsNoRequest(t *testing.T) {
-	kept := object("u", "5", 0)
+	kept := newObject("u", "5", 0)
 	r := newRig(t, func(c *Config[*thing]) {
-		c.Kept = func(key Key) (Object[*thing], bool) { return kept, key == keyA && kept.Value != nil }
+		c.Kept = func(key object.Key) (Object[*thing], bool) { return kept, key == keyA && kept.Value != nil }
 	})
 	defer r.Close()
 	r.answer = answers("u@7", "u@8")
@@ -293,7 +294,7 @@ func TestKeptObjectNeedsNoRequest(t *testing.T) {
 		kept, metadata, want string
 		requests             int
 	}{{"5", "5", "u@5", 0}, {"6", "5", "u@6", 0}, {"6", "7", "u@7", 1}, {"", "8", "u@8", 2}} {
-		if kept = object("u", c.kept, 0); c.kept == "" {
+		if kept = newObject("u", c.kept, 0); c.kept == "" {
 			kept.Value = nil
 		}
 		r.see(keyA, "u", c.metadata)
@@ -310,13 +311,13 @@ func TestHeldObjectsStayWithinTheLimit(t *testing.T) {
 	r := newRig(t, nil)
 	defer r.Close()
 	size := map[string]int{"a": 270, "b": 270, "c": 270, "d": 270, "large": 2000}
-	r.answer = func(_ context.Context, _ int, key Key, _ string) (Object[*thing], error) {
-		return object("u", "5", size[key.Name]), nil
+	r.answer = func(_ context.Context, _ int, key object.Key, _ string) (Object[*thing], error) {
+		return newObject("u", "5", size[key.Name]), nil
 	}
 	read := func(names ...string) {
 		for _, name := range names {
-			r.metadata[Key{Name: name}] = ID{"u", "5"}
-			if _, err := r.Get(t.Context(), Key{Name: name}); err != nil {
+			r.metadata[object.Key{Name: name}] = ID{"u", "5"}
+			if _, err := r.Get(t.Context(), object.Key{Name: name}); err != nil {
 				t.Error(err)
 			}
 			if s := r.Status(); s.Bytes > 1000 || s.Bytes < 300*int64(s.Held) {
@@ -354,10 +355,12 @@ func TestIdleObjectsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		defer r.Close()
-		r.answer = func(context.Context, int, Key, string) (Object[*thing], error) { return object("u", "5", 0), nil }
-		keyB := Key{Name: "b"}
+		r.answer = func(context.Context, int, object.Key, string) (Object[*thing], error) {
+			return newObject("u", "5", 0), nil
+		}
+		keyB := object.Key{Name: "b"}
 		r.metadata[keyB] = ID{"u", "5"}
-		get := func(key Key) {
+		get := func(key object.Key) {
 			if _, err := r.Get(t.Context(), key); err != nil {
 				t.Error(err)
 			}
@@ -394,7 +397,7 @@ func TestIdleObjectsAreDropped(t *testing.T) {
 func TestFetchThatExits(t *testing.T) {
 	r := newRig(t, nil)
 	defer r.Close()
-	r.answer = func(context.Context, int, Key, string) (Object[*thing], error) {
+	r.answer = func(context.Context, int, object.Key, string) (Object[*thing], error) {
 		runtime.Goexit()
 		panic("unreachable")
 	}

@@ -4,24 +4,15 @@ import (
 	"strings"
 	"unique"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 )
 
-// identified is implemented by every object.
-type identified interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-}
-
-func identityOf(obj identified) string { return string(obj.GetUID()) + obj.GetResourceVersion() }
+func identityOf(obj object.Object) string { return string(obj.GetUID()) + obj.GetResourceVersion() }
 
 // identify returns a packed with the identity and the labels of obj, but without body. It uses strings of old, if old
 // is not nil: those of obj may be part of a larger string.
-func identify(obj identified, old *Object) *Object {
+func identify(obj object.Object, old *Object) *Object {
 	p := &Object{namespace: obj.GetNamespace(), name: obj.GetName(), uid: uint32(len(obj.GetUID())),
 		version: uint32(len(obj.GetResourceVersion()))}
 	if old != nil && old.namespace == p.namespace && old.name == p.name {

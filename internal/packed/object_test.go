@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/pack"
 )
 
@@ -60,7 +61,7 @@ func TestVersionHasItsOwnIdentity(t *testing.T) {
 			} {
 				if got.GetNamespace() != pod.Namespace || got.GetName() != pod.Name || got.GetUID() != pod.UID ||
 					got.GetResourceVersion() != pod.ResourceVersion || !got.Labels().equal(pod.Labels) {
-					t.Errorf("%s: %s after %s is %v %s %s", how, now, before, keyOf(got), got.GetUID(), got.GetResourceVersion())
+					t.Errorf("%s: %s after %s is %v %s %s", how, now, before, object.KeyOf(got), got.GetUID(), got.GetResourceVersion())
 				}
 				for _, key := range []string{"l", "m"} {
 					value, ok := got.Labels().Lookup(key)

@@ -1,6 +1,6 @@
 package packed
 
-import "github.com/typedinformer/informer/internal/pointer"
+import "github.com/typedinformer/informer/internal/object"
 
 // Opener opens packed objects as objects of type T. It is an Opener of package table.
 type Opener[T any] struct{}
@@ -24,7 +24,7 @@ func (o Opener[T]) Copy(p *Object, copy func(T) T) T {
 		return obj
 	}
 	obj := o.Open(p)
-	if pointer.IsNil(obj) {
+	if object.IsNil(obj) {
 		return none
 	}
 	return copy(obj)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/heapsize"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/pack"
 )
 
@@ -77,15 +78,15 @@ func (k *Packer) Pack(one *decode.Decoder, f decode.Format, raw []byte, list *de
 
 // Hold returns obj without packing it.
 func (k *Packer) Hold(obj any) *Object {
-	p := identify(obj.(identified), nil)
-	p.body.Store(&body{&form{by: k, held: obj}, identityOf(obj.(identified))})
+	p := identify(obj.(object.Object), nil)
+	p.body.Store(&body{&form{by: k, held: obj}, identityOf(obj.(object.Object))})
 	return p
 }
 
 // PackBytes returns obj, whose encoded form is raw, in packed form, as if nobody had read it. old is the previous
 // version, or nil.
 func (k *Packer) PackBytes(obj any, f decode.Format, raw []byte, list *decode.ListInfo, old *Object) *Object {
-	return k.pack(identify(obj.(identified), old), identityOf(obj.(identified)), f, raw, list)
+	return k.pack(identify(obj.(object.Object), old), identityOf(obj.(object.Object)), f, raw, list)
 }
 
 // packChecked packs the object that found describes. raw is its encoded form. old is the previous version, or nil.

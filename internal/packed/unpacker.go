@@ -1,8 +1,6 @@
 package packed
 
-import "github.com/typedinformer/informer/internal/pointer"
-
-import "k8s.io/apimachinery/pkg/types"
+import "github.com/typedinformer/informer/internal/object"
 
 // Handler receives the changes of objects, one call at a time, as informer.Handler does.
 type Handler[T any] interface {
@@ -20,7 +18,7 @@ type Handler[T any] interface {
 type Unpacker[T any] struct {
 	Handler Handler[T]
 
-	hidden map[types.NamespacedName]struct{} // objects that exist and that the handler does not have
+	hidden map[object.Key]struct{} // objects that exist and that the handler does not have
 }
 
 // OnAdd implements Handler.
@@ -31,9 +29,9 @@ func (u *Unpacker[T]) OnAdd(obj *Object, initial bool) {
 		return
 	}
 	if u.hidden == nil {
-		u.hidden = map[types.NamespacedName]struct{}{}
+		u.hidden = map[object.Key]struct{}{}
 	}
-	u.hidden[keyOf(obj)] = struct{}{}
+	u.hidden[object.KeyOf(obj)] = struct{}{}
 }
 
 // OnUpdate implements Handler.
@@ -78,17 +76,13 @@ func (u *Unpacker[T]) show(p *Object) (hidden bool) {
 	if len(u.hidden) == 0 { // the common case
 		return false
 	}
-	_, hidden = u.hidden[keyOf(p)]
-	delete(u.hidden, keyOf(p))
+	_, hidden = u.hidden[object.KeyOf(p)]
+	delete(u.hidden, object.KeyOf(p))
 	return hidden
-}
-
-func keyOf(p *Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: p.namespace, Name: p.name}
 }
 
 // as returns obj as a T. ok is false if obj is nil or no T.
 func as[T any](obj any) (t T, ok bool) {
 	t, _ = obj.(T)
-	return t, !pointer.IsNil(t)
+	return t, !object.IsNil(t)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // An object that was packed without being decoded is the one that was decoded and packed.
@@ -41,10 +42,10 @@ func TestUnreadIsPack(t *testing.T) {
 				t.Fatalf("format %d: a pod must be decoded", f)
 			}
 			for _, got := range []*Object{alone, k.Unread(one, f, raw, nil, alone)} {
-				if keyOf(got) != keyOf(want) || got.GetUID() != want.GetUID() || got.GetResourceVersion() != want.GetResourceVersion() ||
+				if object.KeyOf(got) != object.KeyOf(want) || got.GetUID() != want.GetUID() || got.GetResourceVersion() != want.GetResourceVersion() ||
 					got.Labels() != want.Labels() {
-					t.Fatalf("packed %v %s %s %v, want %v %s %s %v", keyOf(got), got.GetUID(), got.GetResourceVersion(), got.Labels(),
-						keyOf(want), want.GetUID(), want.GetResourceVersion(), want.Labels())
+					t.Fatalf("packed %v %s %s %v, want %v %s %s %v", object.KeyOf(got), got.GetUID(), got.GetResourceVersion(), got.Labels(),
+						object.KeyOf(want), want.GetUID(), want.GetResourceVersion(), want.Labels())
 				}
 				if got.Alive() != nil {
 					t.Fatal("the object is decoded")

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Sink takes what a [Loop] reads. Only the goroutine of the loop calls its methods.
-type Sink[T intake.Object, S any] interface {
+type Sink[T object.Object, S any] interface {
 	// Put takes d, and waits while the sink has no room. It may defer the processing of d until Flush, unless d is a
 	// Replaced.
 	Put(ctx context.Context, d Delta[T, S]) error
@@ -16,16 +17,16 @@ type Sink[T intake.Object, S any] interface {
 	Flush() error
 	// Held returns the resource version of the object with that key that the sink has after all deltas so far, or "" if it
 	// has no such object. It returns false if the sink does not know what it has.
-	Held(ctx context.Context, key intake.Key) (version string, ok bool, err error)
+	Held(ctx context.Context, key object.Key) (version string, ok bool, err error)
 	// Stale returns the number of objects that could not be decoded, as of the last delta.
 	Stale() int
 }
 
 // Delta is one change of the collection, of shards S; see informer.Delta.
-type Delta[T intake.Object, S any] struct {
+type Delta[T object.Object, S any] struct {
 	Type      DeltaType
 	Object    T
-	Key       intake.Key
+	Key       object.Key
 	Items     []T
 	Undecoded []intake.Failure
 	Restored  bool

@@ -12,12 +12,13 @@ import (
 
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/saved"
 )
 
 // Config describes a [Loop] of objects T, in shards S.
-type Config[T intake.Object, S fmt.Stringer] struct {
+type Config[T object.Object, S fmt.Stringer] struct {
 	Sink    Sink[T, S]
 	Source  *fetch.Source
 	Absence fetch.Absence
@@ -48,7 +49,7 @@ const defaultPollEvery = 30 * time.Second
 
 // Loop lists and watches; see informer.Reflector. Only the goroutine in Run, or one that it waits for, uses its fields.
 // Before Run, others may change them.
-type Loop[T intake.Object, S fmt.Stringer] struct {
+type Loop[T object.Object, S fmt.Stringer] struct {
 	Config[T, S]
 	warm     warmStart[T, S]
 	read     atomic.Int64  // objects read of the current list, or of the last one
@@ -70,7 +71,7 @@ type Loop[T intake.Object, S fmt.Stringer] struct {
 }
 
 // New returns a loop before its first Run. Config.Decoder decodes the objects of Config.Source.
-func New[T intake.Object, S fmt.Stringer](c Config[T, S]) *Loop[T, S] {
+func New[T object.Object, S fmt.Stringer](c Config[T, S]) *Loop[T, S] {
 	return &Loop[T, S]{
 		Config: c,
 		warm:   warmStart[T, S]{state: c.Saved, log: c.Log},

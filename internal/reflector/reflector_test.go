@@ -23,6 +23,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/transport"
@@ -173,7 +174,7 @@ func (r *records) Flush() error {
 	return nil
 }
 
-func (r *records) Held(_ context.Context, key intake.Key) (version string, ok bool, err error) {
+func (r *records) Held(_ context.Context, key object.Key) (version string, ok bool, err error) {
 	return r.held[key.Name], r.held != nil, nil
 }
 
@@ -217,7 +218,7 @@ func read(t *testing.T, configure func(*Config[*corev1.Pod, all]), f func(r *rea
 			Source:  source,
 			Absence: fetch.NewAbsence(source, false),
 			Decoder: &intake.Decoder[*corev1.Pod]{Pool: pool, Packing: intake.Unpacked[*corev1.Pod]{Decoded: pool.Type()},
-				Report: func(intake.Key, error) {}, Calling: run.NewLimit(1)},
+				Report: func(object.Key, error) {}, Calling: run.NewLimit(1)},
 			Shard:     rollout.NewAdoption(all{}, func(a, b all) bool { return a == b }, whole),
 			Asked:     func(all) intake.Asked { return intake.Asked{} },
 			PagedList: true,

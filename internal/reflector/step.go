@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/sources"
 )
 
 // step lists, watches or moves once.
@@ -238,7 +238,7 @@ func (l *Loop[T, S]) watch(ctx context.Context) (err error) {
 	l.Source.Awaits.Set(fetch.AwaitingData)
 	into := l.Decoder.Watch(l.Asked(shard), func(o intake.Result[T]) error { return l.change(ctx, o) }, l.flush)
 	err = w.Follow(into, func(version string) error {
-		if err := l.tell(ctx, intake.Key{}, Delta[T, S]{Type: Bookmarked, Version: version}); err != nil {
+		if err := l.tell(ctx, object.Key{}, Delta[T, S]{Type: Bookmarked, Version: version}); err != nil {
 			return err
 		}
 		return l.flush()
@@ -279,7 +279,7 @@ func (l *Loop[T, S]) replaced(ctx context.Context, from *Origin[S], at fetch.Lis
 	switch {
 	case err != nil:
 		return fmt.Errorf("list: %w", err)
-	case rv == "" && sources.Ordered(l.state.Version) && !l.Source.HasValues():
+	case rv == "" && object.Ordered(l.state.Version) && !l.Source.HasValues():
 		return fmt.Errorf("list: %w: it is empty after %s", fetch.ErrNoNumber, l.state.Version)
 	case back && !l.state.List.Restored: // read may contain the sink's copies instead of the objects that the server sent
 		return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, l.state.Version)
@@ -333,7 +333,7 @@ func (l *Loop[T, S]) change(ctx context.Context, o intake.Result[T]) error {
 
 // tell puts d into the sink: the change of the object with that key, or a bookmark. It returns an error if the server
 // went back in time.
-func (l *Loop[T, S]) tell(ctx context.Context, key intake.Key, d Delta[T, S]) error {
+func (l *Loop[T, S]) tell(ctx context.Context, key object.Key, d Delta[T, S]) error {
 	back, err := l.precedes(d.Version)
 	if err != nil {
 		return err
@@ -368,11 +368,11 @@ func (l *Loop[T, S]) tell(ctx context.Context, key intake.Key, d Delta[T, S]) er
 
 // again reports whether an event of the object with that key, at resource version rv, is part of the list already: the
 // pages of the list were of different versions, and the sink has a later version of the object.
-func (l *Loop[T, S]) again(ctx context.Context, key intake.Key, rv string) (bool, error) {
+func (l *Loop[T, S]) again(ctx context.Context, key object.Key, rv string) (bool, error) {
 	switch until := l.state.Watch.Until; {
 	case until == "" || rv == "":
 		return false, nil
-	case sources.Older(until, rv):
+	case object.Older(until, rv):
 		l.state.Watch.Until = ""
 		return false, nil
 	case key.Name == "":
@@ -382,21 +382,21 @@ func (l *Loop[T, S]) again(ctx context.Context, key intake.Key, rv string) (bool
 	if err != nil {
 		return false, errSink{err}
 	}
-	return sources.Older(rv, held), nil
+	return object.Older(rv, held), nil
 }
 
 // late returns an error if an event of the object with that key, at resource version rv, shows that the server went
 // back in time: the sink has a later version of the object, or may have one. Otherwise the event comes late. Some
 // servers send a bookmark before the events that precede it, or an older version with a deletion. Since a watch that
 // resumes at such a bookmark would lose these events, each resumed watch is audited from then on.
-func (l *Loop[T, S]) late(ctx context.Context, key intake.Key, rv string) error {
+func (l *Loop[T, S]) late(ctx context.Context, key object.Key, rv string) error {
 	after := l.state.Version
 	if key.Name != "" {
 		held, ok, err := l.Sink.Held(ctx, key)
 		switch {
 		case err != nil:
 			return errSink{err}
-		case ok && !sources.Older(rv, held):
+		case ok && !object.Older(rv, held):
 			if l.Status().Late == 0 {
 				l.Log.Warn("the server sent an event that is older than the resource version before it: "+
 					"auditing whenever a watch resumes", "event", rv, "resourceVersion", after)
@@ -418,7 +418,7 @@ func (l *Loop[T, S]) precedes(rv string) (bool, error) {
 		return false, nil
 	}
 	back, err := resourceversion.CompareResourceVersion(rv, version)
-	if err != nil && sources.Ordered(version) {
+	if err != nil && object.Ordered(version) {
 		return false, fmt.Errorf("%w: %.100q after %s", fetch.ErrNoNumber, rv, version)
 	}
 	return back < 0, nil

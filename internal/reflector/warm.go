@@ -9,11 +9,12 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/saved"
 )
 
 // NewSaved returns the saved state that c describes, of the objects that d decodes from source.
-func NewSaved[T intake.Object](c saved.Config, source *fetch.Source, d *intake.Decoder[T]) *saved.State {
+func NewSaved[T object.Object](c saved.Config, source *fetch.Source, d *intake.Decoder[T]) *saved.State {
 	c.Kind = decode.NewKind(d.Pool.Type(), c.Identity.Resource.Resource)
 	c.Source, c.Decoders, c.Packing = savedSource{source}, d.Pool, savedPacking[T]{d.Packing}
 	c.Identity.Namespace = d.Namespace
@@ -23,7 +24,7 @@ func NewSaved[T intake.Object](c saved.Config, source *fetch.Source, d *intake.D
 
 // warmStart is the start of a loop with the objects of a saved state, before its first list. It is for the goroutine of
 // the loop, except status.
-type warmStart[T intake.Object, S fmt.Stringer] struct {
+type warmStart[T object.Object, S fmt.Stringer] struct {
 	state *saved.State // nil for none
 	ended bool         // the sink has the saved objects, or the loop lists
 	log   *slog.Logger
@@ -37,7 +38,7 @@ func (w *warmStart[T, S]) pending() bool { return w.state != nil && !w.ended }
 // it should try again.
 func (w *warmStart[T, S]) load(ctx context.Context, from *Origin[S]) (d *Delta[T, S], current string, err error) {
 	var items []T
-	l, err := w.state.Load(ctx, from.Shard.String(), func(obj saved.Object) { items = append(items, obj.(T)) })
+	l, err := w.state.Load(ctx, from.Shard.String(), func(obj object.Object) { items = append(items, obj.(T)) })
 	if cold := (saved.Cold{}); errors.As(err, &cold) {
 		w.list(cold.Why)
 		return nil, "", nil
@@ -83,17 +84,17 @@ type savedSource struct{ *fetch.Source }
 func (s savedSource) Loading() { s.Awaits.Set(fetch.AwaitingWarmStart) }
 
 // savedPacking is a packing for a [saved.State].
-type savedPacking[T intake.Object] struct{ of intake.Packing[T] }
+type savedPacking[T object.Object] struct{ of intake.Packing[T] }
 
 // Encoded implements saved.Packing.
-func (p savedPacking[T]) Encoded(obj saved.Object, buf []byte) (e decode.Encoded, ok bool, err error) {
+func (p savedPacking[T]) Encoded(obj object.Object, buf []byte) (e decode.Encoded, ok bool, err error) {
 	return p.of.Encoded(obj.(T), buf)
 }
 
 // Whole implements saved.Packing.
-func (p savedPacking[T]) Whole(obj saved.Object) any { return p.of.Whole(obj.(T)) }
+func (p savedPacking[T]) Whole(obj object.Object) any { return p.of.Whole(obj.(T)) }
 
 // Restored implements saved.Packing.
-func (p savedPacking[T]) Restored(one *decode.Decoder, e decode.Encoded, share bool) (saved.Object, error) {
+func (p savedPacking[T]) Restored(one *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
 	return p.of.Restored(one, e, share)
 }

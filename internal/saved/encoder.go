@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
@@ -39,7 +40,7 @@ func (e *encoder) keep(raw []byte) {
 }
 
 // record returns obj in encoded form, in memory that the next call uses again.
-func (e *encoder) record(obj Object) (r snapshotfile.Record, err error) {
+func (e *encoder) record(obj object.Object) (r snapshotfile.Record, err error) {
 	have, ok, err := e.packing.Encoded(obj, e.buf)
 	if ok || err != nil {
 		e.keep(have.Raw)

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // slim has a part of the fields of a pod, and an encoding in JSON only.
@@ -32,7 +34,7 @@ type lossy struct {
 func TestLaterSavesLoseNothing(t *testing.T) {
 	each(t, func(t *testing.T, compact bool) {
 		t.Run("unstructured", func(t *testing.T) {
-			laterSaves[*unstructured.Unstructured](t, compact, func(name, version string) Object {
+			laterSaves[*unstructured.Unstructured](t, compact, func(name, version string) object.Object {
 				u := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod", "apiVersion": "v1", "spec": map[string]any{"n": int64(1), "none": nil}}}
 				u.SetNamespace("ns")
 				u.SetName(name)
@@ -41,17 +43,17 @@ func TestLaterSavesLoseNothing(t *testing.T) {
 			})
 		})
 		t.Run("slim", func(t *testing.T) {
-			laterSaves[*slim](t, compact, func(name, version string) Object {
+			laterSaves[*slim](t, compact, func(name, version string) object.Object {
 				s := &slim{ObjectMeta: newPod(name, version).ObjectMeta}
 				s.Spec.NodeName = "node"
 				return s
 			})
 		})
 		t.Run("protobuf", func(t *testing.T) {
-			laterSaves[*corev1.Pod](t, compact, func(name, version string) Object { return newPod(name, version) })
+			laterSaves[*corev1.Pod](t, compact, func(name, version string) object.Object { return newPod(name, version) })
 		})
 		t.Run("an empty list", func(t *testing.T) {
-			laterSaves[*corev1.Pod](t, compact, func(name, version string) Object {
+			laterSaves[*corev1.Pod](t, compact, func(name, version string) object.Object {
 				p := newPod(name, version)
 				p.Spec.Containers = []corev1.Container{} // nil after protobuf
 				return p
@@ -60,7 +62,7 @@ func TestLaterSavesLoseNothing(t *testing.T) {
 	})
 }
 
-func laterSaves[T any](t *testing.T, compact bool, made func(name, version string) Object) {
+func laterSaves[T any](t *testing.T, compact bool, made func(name, version string) object.Object) {
 	r := newRig[T](t, compact)
 	s := New(r.config)
 	kept := made("b", "1")
@@ -70,7 +72,7 @@ func laterSaves[T any](t *testing.T, compact bool, made func(name, version strin
 		changed := made("a", version)
 		next := r.content(version, changed)
 		both := next
-		both.Objects = func(yield func(Object) bool) {
+		both.Objects = func(yield func(object.Object) bool) {
 			for obj := range next.Objects {
 				if !yield(obj) {
 					return

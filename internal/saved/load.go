@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 	"github.com/typedinformer/informer/internal/transport"
@@ -52,7 +53,7 @@ type Loaded struct {
 // Load reads the saved state of shard, and calls take for each object. The objects are of use only if Load returns no
 // error. It returns a [Cold] if the caller has to list, and another error if it should call Load again, since a request
 // has failed.
-func (s *State) Load(ctx context.Context, shard string, take func(Object)) (Loaded, error) {
+func (s *State) Load(ctx context.Context, shard string, take func(object.Object)) (Loaded, error) {
 	l, err := s.read(ctx, shard, take)
 	if err != nil && ctx.Err() == nil && s.givesUp(err) {
 		err = coldBecause("the saved state cannot be checked against the server: %w", err)
@@ -87,7 +88,7 @@ func (s *State) givesUp(err error) bool {
 }
 
 // read is Load without the decision what to do after a failure.
-func (s *State) read(ctx context.Context, shard string, take func(Object)) (l Loaded, err error) {
+func (s *State) read(ctx context.Context, shard string, take func(object.Object)) (l Loaded, err error) {
 	began := time.Now()
 	s.config.Source.Loading()
 	body, err := s.config.Storage.Load(ctx, s.name)
@@ -124,7 +125,7 @@ func (s *State) read(ctx context.Context, shard string, take func(Object)) (l Lo
 	}
 	s.config.Source.Loading()
 	n := 0
-	err = s.items(ctx, file, func(obj Object) {
+	err = s.items(ctx, file, func(obj object.Object) {
 		n++
 		take(obj)
 	})
@@ -208,12 +209,12 @@ func (s *State) GiveUp(why error) {
 // block is a block of a saved state, and its objects.
 type block struct {
 	raw   *[]byte
-	items []Object
+	items []object.Object
 	err   error
 }
 
 // items restores the objects of a file, on several goroutines, and calls take for each object, one at a time.
-func (s *State) items(ctx context.Context, file *snapshotfile.Reader, take func(Object)) (err error) {
+func (s *State) items(ctx context.Context, file *snapshotfile.Reader, take func(object.Object)) (err error) {
 	var buffers sync.Pool
 	p := run.Pipeline[block]{
 		Open:   func() *block { return &block{} },
@@ -256,7 +257,7 @@ func (s *State) decode(b *block) {
 	var r snapshotfile.Record
 	for rest := *b.raw; len(rest) > 0 && b.err == nil; {
 		if r, rest, b.err = snapshotfile.Cut(rest); b.err == nil {
-			var obj Object
+			var obj object.Object
 			if obj, b.err = s.object(one, r); b.err == nil {
 				b.items = append(b.items, obj)
 			}
@@ -266,7 +267,7 @@ func (s *State) decode(b *block) {
 }
 
 // object returns the object of a record.
-func (s *State) object(one *decode.Decoder, r snapshotfile.Record) (obj Object, err error) {
+func (s *State) object(one *decode.Decoder, r snapshotfile.Record) (obj object.Object, err error) {
 	f := formatOf(r)
 	if err := s.config.Decoders.Check(f); err != nil {
 		return obj, errors.New("damaged: an object is in another format than the type has")

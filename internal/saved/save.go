@@ -9,23 +9,22 @@ import (
 	"iter"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
 // Content is what a store has of a collection.
 type Content struct {
-	Objects        iter.Seq[Object]
+	Objects        iter.Seq[object.Object]
 	Version, Shard string
 	Listed         time.Time // when the list began from which the objects come, with later changes
 	Stale          bool      // the newest version of an object could not be decoded
 }
 
 // Objects returns what objects yields.
-func Objects[T Object](objects iter.Seq[T]) iter.Seq[Object] {
-	return func(yield func(Object) bool) {
+func Objects[T object.Object](objects iter.Seq[T]) iter.Seq[object.Object] {
+	return func(yield func(object.Object) bool) {
 		objects(func(obj T) bool { return yield(obj) })
 	}
 }
@@ -118,7 +117,7 @@ func (s *State) write(ctx context.Context, c Content, last bool) (objects int, b
 				err = w.Append(r)
 			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, err)
+				return fmt.Errorf("%s: %w", object.KeyOf(obj), err)
 			}
 			objects++
 		}

@@ -17,19 +17,10 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/transport"
 )
-
-// Object is an object of the collection, a pointer.
-type Object interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-}
 
 // Storage keeps saved states by name; see informer.WarmStartStorage.
 type Storage interface {
@@ -49,12 +40,12 @@ type Source interface {
 type Packing interface {
 	// Encoded returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held
 	// in encoded form; Whole returns the object to encode.
-	Encoded(obj Object, buf []byte) (e decode.Encoded, ok bool, err error)
+	Encoded(obj object.Object, buf []byte) (e decode.Encoded, ok bool, err error)
 	// Whole returns obj decoded.
-	Whole(obj Object) any
+	Whole(obj object.Object) any
 	// Restored returns the object of which e is the encoded form, as the collection holds it. If it has to be decoded,
 	// one does that, and it shares memory with others if share is true.
-	Restored(one *decode.Decoder, e decode.Encoded, share bool) (Object, error)
+	Restored(one *decode.Decoder, e decode.Encoded, share bool) (object.Object, error)
 }
 
 // Config describes a [State].

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/packed"
 )
 
@@ -103,29 +104,31 @@ func newRig[T any](t testing.TB, compact bool) *rig {
 // plain is the Packing of a collection that holds objects as they are decoded.
 type plain struct{}
 
-func (plain) Encoded(Object, []byte) (e decode.Encoded, ok bool, err error) { return e, false, nil }
-func (plain) Whole(obj Object) any                                          { return obj }
-func (plain) Restored(one *decode.Decoder, e decode.Encoded, share bool) (Object, error) {
+func (plain) Encoded(object.Object, []byte) (e decode.Encoded, ok bool, err error) {
+	return e, false, nil
+}
+func (plain) Whole(obj object.Object) any { return obj }
+func (plain) Restored(one *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
 	obj, err := one.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
 	if err != nil {
 		return nil, err
 	}
-	return obj.(Object), nil
+	return obj.(object.Object), nil
 }
 
 // packing is a Packing of packed objects.
 type packing struct{ *packed.Packer }
 
-func (p packing) Encoded(obj Object, buf []byte) (decode.Encoded, bool, error) {
+func (p packing) Encoded(obj object.Object, buf []byte) (decode.Encoded, bool, error) {
 	return p.Packer.Encoded(obj.(*packed.Object), buf)
 }
-func (p packing) Whole(obj Object) any { return p.Packer.Whole(obj.(*packed.Object)) }
-func (p packing) Restored(one *decode.Decoder, e decode.Encoded, share bool) (Object, error) {
+func (p packing) Whole(obj object.Object) any { return p.Packer.Whole(obj.(*packed.Object)) }
+func (p packing) Restored(one *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
 	return p.Packer.Restored(one, e, share)
 }
 
 // content returns the content of a store at a version.
-func (r *rig) content(version string, objects ...Object) Content {
+func (r *rig) content(version string, objects ...object.Object) Content {
 	if r.packer != nil {
 		for i, obj := range objects {
 			objects[i] = r.packer.Hold(obj)
@@ -135,7 +138,7 @@ func (r *rig) content(version string, objects ...Object) Content {
 }
 
 // save saves objects at a version, and returns the error in the status.
-func (r *rig) save(s *State, version string, objects ...Object) error {
+func (r *rig) save(s *State, version string, objects ...object.Object) error {
 	s.Save(r.Context(), r.content(version, objects...), true)
 	return s.Status().SaveError
 }
@@ -143,7 +146,7 @@ func (r *rig) save(s *State, version string, objects ...Object) error {
 // load loads the objects with a new State.
 func (r *rig) load() (objects []any, s *State, err error) {
 	s = New(r.config)
-	_, err = s.Load(r.Context(), "", func(obj Object) {
+	_, err = s.Load(r.Context(), "", func(obj object.Object) {
 		if p, ok := obj.(*packed.Object); ok {
 			objects = append(objects, p.Decoded(nil))
 		} else {
@@ -248,7 +251,7 @@ func TestFailedSaveLeavesTheLastState(t *testing.T) {
 	stale := r.content("8", newPod("a", "5"))
 	stale.Stale = true
 	ends := r.content("8")
-	ends.Objects = func(func(Object) bool) { runtime.Goexit() }
+	ends.Objects = func(func(object.Object) bool) { runtime.Goexit() }
 	for what, c := range map[string]Content{"could not be decoded": stale, "called runtime.Goexit": ends} {
 		s.Save(t.Context(), c, true)
 		if st := s.Status(); st.Saves != 1 || st.SaveError == nil || !strings.Contains(st.SaveError.Error(), what) {

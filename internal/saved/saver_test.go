@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // saverRig has a saver of states, whose content has another version at each save.
@@ -28,7 +30,7 @@ func newSaverRig(t *testing.T, namespaces ...string) *saverRig {
 		r.version++
 		pod := newPod("a", "1")
 		pod.Namespace = namespace
-		return Content{Objects: slices.Values([]Object{pod}), Version: fmt.Sprint(r.version), Listed: r.began}, namespace != r.empty
+		return Content{Objects: slices.Values([]object.Object{pod}), Version: fmt.Sprint(r.version), Listed: r.began}, namespace != r.empty
 	}}
 	for _, namespace := range namespaces {
 		config := newRig[*corev1.Pod](t, false).config

@@ -20,22 +20,22 @@ const module = "github.com/typedinformer/informer"
 // rooms are the packages under internal, each with the others of them that its files import, without tests.
 var rooms = map[string][]string{
 	// engines
-	"arrival":   {"sources"},
-	"audit":     {"run", "table", "undecoded"},
-	"crud":      {"decode", "run", "transport", "written"},
-	"deliver":   {"histogram", "pointer", "run"},
-	"edits":     {"deliver", "pointer", "table"},
-	"fetch":     {"decode", "discovery", "run", "sources", "transport"},
-	"intake":    {"decode", "fetch", "hashrange", "heapsize", "pointer", "run"},
+	"arrival":   {"object"},
+	"audit":     {"object", "run", "table", "undecoded"},
+	"crud":      {"decode", "object", "run", "transport", "written"},
+	"deliver":   {"histogram", "object", "run"},
+	"edits":     {"deliver", "object", "table"},
+	"fetch":     {"decode", "discovery", "object", "run", "transport"},
+	"intake":    {"decode", "fetch", "hashrange", "heapsize", "object", "run"},
 	"line":      {"histogram", "run"},
 	"members":   nil,
-	"ondemand":  {"heapsize", "notfound", "run"},
-	"packed":    {"decode", "heapsize", "pack", "pointer"},
+	"ondemand":  {"heapsize", "notfound", "object", "run"},
+	"packed":    {"decode", "heapsize", "object", "pack"},
 	"pipe":      {"run"},
-	"reflector": {"decode", "fetch", "intake", "rollout", "run", "saved", "sources"},
-	"saved":     {"decode", "notfound", "run", "snapshotfile", "transport"},
-	"table":     {"cow", "pointer"},
-	"undecoded": {"cow", "errtext"},
+	"reflector": {"decode", "fetch", "intake", "object", "rollout", "run", "saved"},
+	"saved":     {"decode", "notfound", "object", "run", "snapshotfile", "transport"},
+	"table":     {"cow", "object"},
+	"undecoded": {"cow", "errtext", "object"},
 	"work":      {"errtext", "histogram"},
 	// ground
 	"condition":    nil,
@@ -49,25 +49,25 @@ var rooms = map[string][]string{
 	"heapsize":     nil,
 	"histogram":    nil,
 	"notfound":     nil,
+	"object":       nil,
 	"pack":         nil,
-	"pointer":      nil,
 	"rollout":      nil,
 	"run":          nil,
 	"snapshotfile": nil,
-	"sources":      nil,
+	"sources":      {"object"},
 	"transport":    {"decode", "errtext", "gzipstream", "histogram"},
-	"union":        {"pointer", "run", "sources"},
+	"union":        {"object", "run"},
 	"witness":      nil,
-	"written":      nil,
+	"written":      {"object"},
 	// help for tests, benchmarks and tools
 	"canned":           {"decode", "fleet"},
 	"fleet":            nil,
 	"leak":             nil,
 	"queues":           nil,
 	"release":          nil,
-	"spoil":            nil,
-	"testkit":          {"pointer"},
-	"world":            {"pointer", "testkit"},
+	"spoil":            {"object"},
+	"testkit":          {"object"},
+	"world":            {"object", "testkit"},
 	"tools/affected":   nil,
 	"tools/guarantees": nil,
 }
@@ -251,7 +251,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// No constraint of objects embeds comparable: Go would compile the code for each type of objects. See internal/pointer.
+// No constraint of objects embeds comparable: Go would compile the code for each type of objects. See internal/object.
 func TestConstraintsHaveMethodsAlone(t *testing.T) {
 	dirs := roomsIn(t)
 	dirs["root"], dirs["watchcache"] = root, filepath.Join(root, "watchcache")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Source is the source of one namespace, or of all if Namespace is empty.
@@ -42,7 +42,7 @@ func (s Sources[D]) Lowest() string { return s.lowest(func(string) bool { return
 // Highest returns the highest resource version of the sources, or "" if none is known.
 func (s Sources[D]) Highest() (highest string) {
 	for i := range s {
-		if Older(highest, s[i].Version) {
+		if object.Older(highest, s[i].Version) {
 			highest = s[i].Version
 		}
 	}
@@ -52,7 +52,7 @@ func (s Sources[D]) Highest() (highest string) {
 func (s Sources[D]) lowest(counts func(namespace string) bool) (lowest string) {
 	found := false
 	for i := range s {
-		if src := &s[i]; counts(src.Namespace) && (!found || Older(src.Version, lowest)) {
+		if src := &s[i]; counts(src.Namespace) && (!found || object.Older(src.Version, lowest)) {
 			lowest, found = src.Version, true
 		}
 	}
@@ -75,7 +75,7 @@ func (s Sources[D]) Set(src Source[D]) Sources[D] {
 // and one that precedes the current one.
 func (s Sources[D]) Advance(namespace, version string, data D) Sources[D] {
 	have, _ := s.Of(namespace)
-	if version == "" || Older(version, have.Version) {
+	if version == "" || object.Older(version, have.Version) {
 		version = have.Version
 	}
 	if version == have.Version && data == have.Data {
@@ -120,23 +120,4 @@ func (s Sources[D]) Check() error {
 		}
 	}
 	return nil
-}
-
-// Older reports whether resource version a precedes b. The empty version and "0" mean unknown; they precede every known
-// version. Older returns false if it cannot compare a with b.
-func Older(a, b string) bool {
-	if unknown := a == "" || a == "0"; unknown {
-		return b != "" && b != "0"
-	}
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
-}
-
-// Ordered reports whether version is one that can be compared: a decimal number, as KEP-5504 defines it.
-func Ordered(version string) bool { return Reached(version, version) }
-
-// Reached reports whether resource version have equals want or follows it. It returns false if it cannot compare them.
-func Reached(have, want string) bool {
-	c, err := resourceversion.CompareResourceVersion(have, want)
-	return err == nil && c >= 0
 }

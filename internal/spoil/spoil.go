@@ -4,12 +4,12 @@ package spoil
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/typedinformer/informer/internal/object"
 )
 
-// Func returns the bytes to send instead of an encoded object. It must not write to object, which other clients get
+// Func returns the bytes to send instead of an encoded object. It must not write to body, which other clients get
 // too.
-type Func func(key types.NamespacedName, object []byte) []byte
+type Func func(key object.Key, body []byte) []byte
 
 type contextKey struct{}
 
@@ -17,7 +17,7 @@ type contextKey struct{}
 func NewContext(ctx context.Context, f Func) context.Context {
 	if before := FromContext(ctx); before != nil {
 		after := f
-		f = func(key types.NamespacedName, object []byte) []byte { return after(key, before(key, object)) }
+		f = func(key object.Key, body []byte) []byte { return after(key, before(key, body)) }
 	}
 	return context.WithValue(ctx, contextKey{}, f)
 }

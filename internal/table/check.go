@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/typedinformer/informer/internal/cow"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // checkedAtOnce is the number of objects up to which Assert checks a table at every edit. It checks a table n times as
@@ -52,7 +52,7 @@ func (v *Version[T]) Check() error {
 }
 
 // check is one check of a table. Its methods run in the order in which they are declared.
-type check[T Object] struct {
+type check[T object.Object] struct {
 	table  *Table[T]
 	v      *Version[T]
 	used   []*record            // by slot; nil for one that no object has
@@ -89,7 +89,7 @@ func (c *check[T]) item(it *item[struct{}]) error {
 	case c.used[slot] != nil:
 		return fmt.Errorf("record %s has slot %d, and so has %s", r, slot, c.used[slot])
 	}
-	if obj := c.v.objects.Get(slot); pointer.IsNil(obj) || KeyOf(obj) != keyOfRecord(r) {
+	if obj := c.v.objects.Get(slot); object.IsNil(obj) || object.KeyOf(obj) != keyOfRecord(r) {
 		return fmt.Errorf("record %s has slot %d, which holds another object or none", r, slot)
 	}
 	c.used[slot] = r
@@ -117,7 +117,7 @@ func (c *check[T]) free() error {
 			return fmt.Errorf("free slot %d was never allocated", slot)
 		case c.used[slot] != nil:
 			return fmt.Errorf("free slot %d is in use, or free twice", slot)
-		case !pointer.IsNil(c.v.objects.Get(slot)):
+		case !object.IsNil(c.v.objects.Get(slot)):
 			return fmt.Errorf("free slot %d holds an object", slot)
 		}
 		c.used[slot] = &freed

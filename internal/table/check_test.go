@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Check reports each kind of broken invariant.
@@ -19,7 +20,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 		ordered *sortedTree[*thing, string]
 	}
 	stored := func(s state, name string) *item[struct{}] { // points into the tree
-		p := s.v.place(Key{Name: name})
+		p := s.v.place(object.Key{Name: name})
 		return s.v.records.Get(&p)
 	}
 	indexed := func(s state, key string) *item[string] {
@@ -57,7 +58,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 		"index 0: 3 items": func(s state) {
 			s.index.tree.Set(0, newItem("ghost", s.index.index.hash("ghost"), &record{Name: "ghost"}))
 		},
-		"index 0: record /n00 is not filed": func(s state) { s.v.record(Key{Name: "n00"}).Data.hashes[1]++ },
+		"index 0: record /n00 is not filed": func(s state) { s.v.record(object.Key{Name: "n00"}).Data.hashes[1]++ },
 		"leads to an outdated record": func(s state) {
 			again := *indexed(s, "a").Record
 			indexed(s, "a").Record = &again
@@ -68,7 +69,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 		},
 		"index 1: record /n00 is filed under key a, which should be A": func(s state) { s.ordered.keysIn(0)[0] = "A" },
 		"index 1: key a of /n00 leads to an outdated record": func(s state) {
-			again := *s.v.record(Key{Name: "n00"})
+			again := *s.v.record(object.Key{Name: "n00"})
 			s.ordered.tree.Set(s.gen, newItem("a", 0, &again))
 		},
 		"index 1: 3 items and 2 filed keys, but the records have 2": func(s state) {
@@ -79,10 +80,10 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 			s.ordered.tree.All(func(items []item[string]) bool { slices.Reverse(items[1:]); items[0].Key = "z"; return false })
 		},
 		"has hashes of more than 2": func(s state) {
-			r := s.v.record(Key{Name: "n05"})
+			r := s.v.record(object.Key{Name: "n05"})
 			r.Data.hashes = append(r.Data.hashes, 0)
 		},
-		"has no hashes of this index": func(s state) { s.v.record(Key{Name: "n05"}).Data.hashes = nil },
+		"has no hashes of this index": func(s state) { s.v.record(object.Key{Name: "n05"}).Data.hashes = nil },
 	} {
 		t.Run(want, func(t *testing.T) {
 			o := newOwner()
@@ -96,7 +97,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 			}
 			things[0].tags = []string{"a", "b"}
 			o.replace(things...)
-			o.remove(Key{Name: "n60"})
+			o.remove(object.Key{Name: "n60"})
 			indexes := o.published.indexes
 			spoil(state{&o.table, &o.published, indexes[0].(*keyTree[*thing, string]), indexes[1].(*sortedTree[*thing, string])})
 			switch err := o.table.Check(&o.published); {

@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Table makes the versions of a table. It has what only the writer uses: readers need nothing but a [Version]. The zero
 // value is ready for use with the version that [Empty] returns. It must not be copied after the first edit.
-type Table[T Object] struct {
+type Table[T object.Object] struct {
 	gen     uint64    // the generation of the last edit; see package cow
 	editing bool      // an edit has begun and has not ended
 	free    []uint32  // unused slots below next
@@ -28,7 +29,7 @@ func (t *Table[T]) Edits() uint64 { return t.gen }
 // An edit calls functions of indexes and methods of objects, which may panic or end the goroutine. If End is therefore
 // not called, the things that the edit changed in place do not match the published version. The next edit notices that
 // from Table.editing, and first restores these things from the published version.
-type Edit[T Object] struct {
+type Edit[T object.Object] struct {
 	table *Table[T]
 	next  *Version[T]
 	gen   uint64 // of its writes
@@ -74,12 +75,12 @@ func (t *Table[T]) restore(v *Version[T]) {
 }
 
 // newRecord returns a record that no index has filed.
-func newRecord(key Key, slot uint32) *record {
+func newRecord(key object.Key, slot uint32) *record {
 	return &record{Space: key.Namespace, Name: key.Name, Data: filed{slot: slot}}
 }
 
 // Add adds obj under its key, which the table must not have. The table keeps the strings of key.
-func (e *Edit[T]) Add(key Key, obj T) {
+func (e *Edit[T]) Add(key object.Key, obj T) {
 	r := newRecord(key, e.table.takeSlot())
 	e.table.records[r.Data.slot] = r
 	e.next.objects.Set(e.gen, r.Data.slot, obj)
@@ -121,7 +122,7 @@ func (e *Edit[T]) Update(slot uint32, obj T) {
 }
 
 // Remove removes the object in slot, which must be in use. It returns the object's key.
-func (e *Edit[T]) Remove(slot uint32) Key {
+func (e *Edit[T]) Remove(slot uint32) object.Key {
 	r := e.table.records[slot]
 	e.drop(r)
 	return keyOfRecord(r)

@@ -4,7 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // thing is an object.
@@ -14,8 +19,10 @@ type thing struct {
 	tags            []string
 }
 
-func (t *thing) GetNamespace() string { return t.namespace }
-func (t *thing) GetName() string      { return t.name }
+func (t *thing) GetNamespace() string       { return t.namespace }
+func (t *thing) GetName() string            { return t.name }
+func (t *thing) GetUID() types.UID          { return "" }
+func (t *thing) GetResourceVersion() string { return strconv.Itoa(t.version) }
 
 func tagsOf(t *thing) []string { return t.tags }
 
@@ -46,15 +53,15 @@ func (o *owner) put(things ...*thing) {
 }
 
 func put(e *Edit[*thing], t *thing) {
-	if slot, _, ok := e.next.Find(KeyOf(t)); ok {
+	if slot, _, ok := e.next.Find(object.KeyOf(t)); ok {
 		e.Update(slot, t)
 	} else {
-		e.Add(KeyOf(t), t)
+		e.Add(object.KeyOf(t), t)
 	}
 }
 
 // remove removes the thing with that key, in one edit.
-func (o *owner) remove(key Key) {
+func (o *owner) remove(key object.Key) {
 	o.edit(func(e *Edit[*thing]) {
 		slot, _, _ := e.next.Find(key)
 		e.Remove(slot)
@@ -69,8 +76,8 @@ func (o *owner) replace(items ...*thing) {
 // keepSame keeps things of the same version, and nothing else.
 var keepSame = Policy[*thing]{
 	Same:    func(old, new *thing) bool { return old.version == new.version },
-	Keep:    func(Key, *thing) bool { return false },
-	Changed: func(Key, *thing, *thing) {},
+	Keep:    func(object.Key, *thing) bool { return false },
+	Changed: func(object.Key, *thing, *thing) {},
 }
 
 // check fails the test if an invariant of the published version is broken.
@@ -101,11 +108,11 @@ func walk(v *Version[*thing], r Range) (things []*thing) {
 }
 
 // world is what a table should have.
-type world map[Key]*thing
+type world map[object.Key]*thing
 
 // sorted returns the things for which keep returns true, ordered by key.
 func (w world) sorted(keep func(*thing) bool) []*thing {
-	things := slices.SortedFunc(maps.Values(w), func(a, b *thing) int { return CompareKeys(KeyOf(a), KeyOf(b)) })
+	things := slices.SortedFunc(maps.Values(w), func(a, b *thing) int { return CompareKeys(object.KeyOf(a), object.KeyOf(b)) })
 	return slices.DeleteFunc(things, func(t *thing) bool { return !keep(t) })
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/cow"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // fewKeys is the number of keys of an object up to which comparing each with each is cheaper than sorting them.
@@ -17,7 +17,7 @@ const fewKeys = 32
 //
 // The table calls the function once for each version of an object, and keeps the result. A function that returns
 // different keys for the same object makes lookups wrong, but corrupts nothing.
-type Index[T Object, K comparable] struct {
+type Index[T object.Object, K comparable] struct {
 	at   int // in Version.indexes
 	keys func(T) []K
 	seed maphash.Seed
@@ -25,12 +25,12 @@ type Index[T Object, K comparable] struct {
 
 // NewIndex returns an index for one table. keys returns the keys of an object: none, one or several. Repeated keys
 // count once.
-func NewIndex[T Object, K comparable](keys func(T) []K) *Index[T, K] {
+func NewIndex[T object.Object, K comparable](keys func(T) []K) *Index[T, K] {
 	return &Index[T, K]{keys: keys, seed: maphash.MakeSeed()}
 }
 
 // AnyIndex is an [Index] or an [Ordered] of keys of any type.
-type AnyIndex[T Object] interface {
+type AnyIndex[T object.Object] interface {
 	// newTree returns the empty state of the index, which is at that place in Version.indexes. It is called once.
 	newTree(at int) indexTree[T]
 }
@@ -133,7 +133,7 @@ func (x *Index[T, K]) treeIn(v *Version[T]) *keyTree[T, K] {
 // items appends one item to items for each key of obj, the object of r. Keys with equal hashes get consecutive
 // ordinals. An object that an [Opener] could not make has no keys.
 func (x *Index[T, K]) items(r *record, obj T, items []item[K]) []item[K] {
-	if pointer.IsNil(obj) {
+	if object.IsNil(obj) {
 		return items
 	}
 	keys, mine := x.keys(obj), len(items)
@@ -177,7 +177,7 @@ func (x *Index[T, K]) manyItems(r *record, keys []K, items []item[K]) []item[K] 
 
 // indexTree is the state of an index in a version. The methods build, add and update append the part of this index to
 // the hashes of each record that they file. The part of an [Ordered] is nothing at all.
-type indexTree[T Object] interface {
+type indexTree[T object.Object] interface {
 	clone() indexTree[T]
 	// build files all objects of v in an empty index.
 	build(gen uint64, v *Version[T])
@@ -196,7 +196,7 @@ type indexTree[T Object] interface {
 }
 
 // keyTree is the state of an Index in one version. It implements [indexTree].
-type keyTree[T Object, K comparable] struct {
+type keyTree[T object.Object, K comparable] struct {
 	index *Index[T, K]
 	tree  tree[K]
 	buf   []item[K] // scratch memory of edits

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // indexed returns the owner of a table with an index.
@@ -35,7 +37,7 @@ func TestKeyThatIsNotEqualToItselfIsFreedWithItsObject(t *testing.T) {
 		}
 		o.check(t)
 	}
-	o.remove(Key{Name: "a"})
+	o.remove(object.Key{Name: "a"})
 	o.replace()
 	if n := len(keysOf(o, x)); n != 0 {
 		t.Errorf("%d keys but no objects", n)
@@ -153,7 +155,7 @@ func TestIndexFunctionRunsOnceAVersionAndCannotCorrupt(t *testing.T) {
 		}
 		o.check(t)
 	}
-	o.remove(Key{Name: "a"})
+	o.remove(object.Key{Name: "a"})
 	if got := keysOf(o, x); len(got) != 0 || calls != 2 {
 		t.Fatalf("keys %v after %d calls", got, calls)
 	}

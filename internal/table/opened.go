@@ -1,9 +1,9 @@
 package table
 
-import "github.com/typedinformer/informer/internal/pointer"
+import "github.com/typedinformer/informer/internal/object"
 
 // Opener makes objects of another type of those in a table. Its methods are safe for concurrent use.
-type Opener[T, S Object] interface {
+type Opener[T, S object.Object] interface {
 	// Open returns the object that readers of s share, or the zero T if there is none.
 	Open(s S) T
 	// Copy is like Open, but returns an object that only the caller has. copy returns a copy of an object.
@@ -12,7 +12,7 @@ type Opener[T, S Object] interface {
 
 // Opened returns v for readers of the objects that by makes of those in v, at each read. They do not get an object that
 // by cannot make, but Len and Has count it. No edit may begin with the result, which refers to v.
-func Opened[T, S Object](v *Version[S], by Opener[T, S]) Version[T] {
+func Opened[T, S object.Object](v *Version[S], by Opener[T, S]) Version[T] {
 	var indexes []indexTree[T]
 	for _, t := range v.indexes {
 		var inner indexTree[T]
@@ -37,9 +37,9 @@ func (v *Version[T]) Copies(copy func(T) T) Version[T] {
 }
 
 // source makes the objects of a version that has none of its own. An object that it cannot make is the zero T.
-type source[T Object] interface {
-	find(key Key) (slot uint32, obj T, ok bool)
-	has(key Key) bool
+type source[T object.Object] interface {
+	find(key object.Key) (slot uint32, obj T, ok bool)
+	has(key object.Key) bool
 	// open returns the object in slot for a reader.
 	open(slot uint32) T
 	// shared returns the object in slot that readers share, also if open returns copies.
@@ -50,21 +50,21 @@ type source[T Object] interface {
 }
 
 // opened is the source of a version that [Opened] or Copies returned.
-type opened[T, S Object] struct {
+type opened[T, S object.Object] struct {
 	of   *Version[S]
 	by   Opener[T, S]
 	copy func(T) T // nil if readers share objects
 }
 
-func (o *opened[T, S]) find(key Key) (slot uint32, obj T, ok bool) {
+func (o *opened[T, S]) find(key object.Key) (slot uint32, obj T, ok bool) {
 	slot, s, ok := o.of.Find(key)
 	if ok {
 		obj = o.make(s)
 	}
-	return slot, obj, !pointer.IsNil(obj)
+	return slot, obj, !object.IsNil(obj)
 }
 
-func (o *opened[T, S]) has(key Key) bool { return o.of.Has(key) }
+func (o *opened[T, S]) has(key object.Key) bool { return o.of.Has(key) }
 
 func (o *opened[T, S]) open(slot uint32) T { return o.make(o.of.objects.Get(slot)) }
 
@@ -87,18 +87,18 @@ func (o *opened[T, S]) give(obj T) T {
 func (o *opened[T, S]) copies(copy func(T) T) source[T] { return &opened[T, S]{o.of, o.by, copy} }
 
 // same is the Opener of objects that are what readers get.
-type same[T Object] struct{}
+type same[T object.Object] struct{}
 
 func (same[T]) Open(obj T) T                 { return obj }
 func (same[T]) Copy(obj T, copy func(T) T) T { return copy(obj) }
 
 // OpenedIndex returns x in a form that a table of S can have. It files the objects that by makes of those in the table,
 // and x finds them in what [Opened] returns for versions of that table. Objects that by cannot make have no keys.
-func OpenedIndex[T, S Object](x AnyIndex[T], by Opener[T, S]) AnyIndex[S] {
+func OpenedIndex[T, S object.Object](x AnyIndex[T], by Opener[T, S]) AnyIndex[S] {
 	return openedIndex[T, S]{x, by}
 }
 
-type openedIndex[T, S Object] struct {
+type openedIndex[T, S object.Object] struct {
 	index AnyIndex[T]
 	by    Opener[T, S]
 }
@@ -108,7 +108,7 @@ func (x openedIndex[T, S]) newTree(at int) indexTree[S] {
 }
 
 // openedTree is the state of an index that [OpenedIndex] returned. by makes the objects that tree files.
-type openedTree[T, S Object] struct {
+type openedTree[T, S object.Object] struct {
 	tree indexTree[T]
 	by   Opener[T, S]
 }

@@ -5,6 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // book is what readers get of a thing. A thing of version 0 makes none.
@@ -13,8 +17,10 @@ type book struct {
 	copy  bool
 }
 
-func (b *book) GetNamespace() string { return b.thing.namespace }
-func (b *book) GetName() string      { return b.thing.name }
+func (b *book) GetNamespace() string       { return b.thing.namespace }
+func (b *book) GetName() string            { return b.thing.name }
+func (b *book) GetUID() types.UID          { return b.thing.GetUID() }
+func (b *book) GetResourceVersion() string { return b.thing.GetResourceVersion() }
 
 // binder is the Opener of books. Readers of a thing share one.
 type binder struct{ books map[*thing]*book }
@@ -71,7 +77,7 @@ func TestOpenedVersionHasWhatTheTableHas(t *testing.T) {
 			if step == added {
 				o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, by)) })
 			}
-			key := Key{Namespace: fmt.Sprint(random.IntN(3)), Name: fmt.Sprint(random.IntN(20))}
+			key := object.Key{Namespace: fmt.Sprint(random.IntN(3)), Name: fmt.Sprint(random.IntN(20))}
 			if w[key] != nil && random.IntN(3) == 0 {
 				o.remove(key)
 				delete(w, key)
@@ -109,7 +115,7 @@ func checkOpened(t *testing.T, v *Version[*book], w world, x *Index[*book, strin
 	}
 	for name, walk := range map[string]func(Range, func(*book) bool){"Walk": v.Walk, "WalkShared": v.WalkShared} {
 		inside := w.sorted(func(t *thing) bool { return t.version > 0 && t.namespace == "1" && t.name >= "2" })
-		r := Range{From: Key{Namespace: "1", Name: "2"}, Within: true}
+		r := Range{From: object.Key{Namespace: "1", Name: "2"}, Within: true}
 		if got := thingsOf(collect(func(yield func(*book) bool) { walk(r, yield) })); !slices.Equal(got, inside) {
 			t.Fatalf("%s yields %v, want %v", name, got, inside)
 		}
@@ -128,7 +134,7 @@ func checkOpened(t *testing.T, v *Version[*book], w world, x *Index[*book, strin
 			t.Fatalf("slot %d of %v has %v", slot, key, v.Shared(slot))
 		}
 	}
-	if _, got, ok := v.Find(Key{Name: "absent"}); ok || got != nil || v.Has(Key{Name: "absent"}) {
+	if _, got, ok := v.Find(object.Key{Name: "absent"}); ok || got != nil || v.Has(object.Key{Name: "absent"}) {
 		t.Fatalf("found %v", got)
 	}
 	for _, tag := range []string{"0", "1", "2", "3"} {
@@ -169,7 +175,7 @@ func TestEachReadOfCopiesMakesAnother(t *testing.T) {
 	o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, by)) })
 	opened := Opened(&o.published, by)
 	v := opened.Copies(copyBook)
-	slot, found, _ := v.Find(KeyOf(a))
+	slot, found, _ := v.Find(object.KeyOf(a))
 	var looked []*book
 	x.Lookup(&v, "x", func(b *book) bool { looked = append(looked, b); return true })
 	reads := slices.Concat(v.List(), looked, []*book{found, v.Give(v.Shared(slot))},
@@ -203,7 +209,7 @@ func TestObjectsThatAreNotWantedAreNotMade(t *testing.T) {
 	o, by := newOwner(), binder{map[*thing]*book{}}
 	o.put(&thing{name: "a", version: 1}, &thing{name: "b", version: 1}, &thing{name: "c", version: 1})
 	v := Opened(&o.published, by)
-	b, _, _ := o.published.Find(Key{Name: "b"})
+	b, _, _ := o.published.Find(object.Key{Name: "b"})
 	v.WalkSome(Range{}, func(slot uint32) bool { return slot == b }, func(*book) bool { return true })
 	if len(by.books) != 1 {
 		t.Errorf("%d objects are made, want 1", len(by.books))

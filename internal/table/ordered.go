@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/cow"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Ordered has the objects of a table in the order of keys that a function computes from them. Objects with equal keys
@@ -13,7 +13,7 @@ import (
 //
 // Neither the function nor the comparison can corrupt the table. If the function returns different keys for the same
 // object, or if the comparison contradicts itself, the objects are in some order.
-type Ordered[T Object, K comparable] struct {
+type Ordered[T object.Object, K comparable] struct {
 	at      int // in Version.indexes
 	keys    func(T) []K
 	compare func(a, b K) int
@@ -21,7 +21,7 @@ type Ordered[T Object, K comparable] struct {
 
 // NewOrdered returns an ordered index for one table. keys returns the keys of an object: none, one or several. compare
 // compares two keys, like [cmp.Compare]. If it returns 0 for keys of one object, only the first of these counts.
-func NewOrdered[T Object, K comparable](keys func(T) []K, compare func(a, b K) int) *Ordered[T, K] {
+func NewOrdered[T object.Object, K comparable](keys func(T) []K, compare func(a, b K) int) *Ordered[T, K] {
 	return &Ordered[T, K]{keys: keys, compare: compare}
 }
 
@@ -59,7 +59,7 @@ func (x *Ordered[T, K]) treeIn(v *Version[T]) *sortedTree[T, K] {
 // distinct appends the keys of obj to keys, which is empty: in the order of the function or, if they are many, in their
 // own order. An object that an [Opener] could not make has no keys.
 func (x *Ordered[T, K]) distinct(obj T, keys []K) []K {
-	if pointer.IsNil(obj) {
+	if object.IsNil(obj) {
 		return keys
 	}
 	all := x.keys(obj)
@@ -83,7 +83,7 @@ func (x *Ordered[T, K]) find(keys []K, key K) int {
 
 // sortedTree is the state of an Ordered in one version. It implements [indexTree], and has no part in the hashes of a
 // record: it needs the keys themselves to find their items.
-type sortedTree[T Object, K comparable] struct {
+type sortedTree[T object.Object, K comparable] struct {
 	index *Ordered[T, K]
 	tree  tree[K]
 	filed *[][]K // the keys of the object in each slot, of the last version; only the writer reads and writes them
@@ -233,7 +233,7 @@ func (t *sortedTree[T, K]) sortAgain(gen uint64, r *record, keys []K) {
 
 // Span is a range of the entries of an [Ordered] in a version. Each entry is a key with an object that has it, and the
 // entries are numbered from 0. The zero value has no entries.
-type Span[T Object, K comparable] struct {
+type Span[T object.Object, K comparable] struct {
 	version   *Version[T]
 	tree      tree[K]
 	compare   func(a, b K) int
@@ -276,7 +276,7 @@ func (s Span[T, K]) UpTo(key K) int {
 
 // Around returns the number of the first entry at the place of key and object, and of the first one behind that place.
 // Both are equal if there is no such entry.
-func (s Span[T, K]) Around(key K, object Key) (at, behind int) {
+func (s Span[T, K]) Around(key K, object object.Key) (at, behind int) {
 	place := newItem(key, 0, newRecord(object, 0))
 	search := func(most int) int {
 		return s.tree.Search(func(it *item[K]) bool { return s.tree.Compare(it, &place) < most })

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/testkit"
 )
 
@@ -45,7 +46,7 @@ func (w world) entries(compare func(a, b string) int) (all []entry) {
 		}
 	}
 	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(compare(a.key, b.key), CompareKeys(KeyOf(a.of), KeyOf(b.of)))
+		return cmp.Or(compare(a.key, b.key), CompareKeys(object.KeyOf(a.of), object.KeyOf(b.of)))
 	})
 	return all
 }
@@ -83,10 +84,10 @@ func checkSpan(t *testing.T, when string, x *Ordered[*thing, string], v *Version
 		}
 	}
 	for i, e := range want {
-		if at, behind := all.Around(e.key, KeyOf(e.of)); at != i || behind != i+1 {
+		if at, behind := all.Around(e.key, object.KeyOf(e.of)); at != i || behind != i+1 {
 			t.Fatalf("%s: %v is around %d, %d, want %d, %d", when, e, at, behind, i, i+1)
 		}
-		if at, behind := all.Around(e.key, Key{Namespace: e.of.namespace, Name: e.of.name + "\x00"}); at != i+1 || behind != i+1 {
+		if at, behind := all.Around(e.key, object.Key{Namespace: e.of.namespace, Name: e.of.name + "\x00"}); at != i+1 || behind != i+1 {
 			t.Fatalf("%s: what follows %v is around %d, %d, want %d", when, e, at, behind, i+1)
 		}
 		if i%9 > 1 { // the reads below take time
@@ -151,7 +152,7 @@ func TestOrderedIndexFollowsEachKindOfEdit(t *testing.T) {
 	}
 	begin := []*thing{at("a", 1, "k"), at("b", 1, "k"), at("c", 1, "z", "a"), at("d", 1)}
 	remove := func(e *Edit[*thing], name string) {
-		slot, _, _ := e.next.Find(Key{Namespace: "ns", Name: name})
+		slot, _, _ := e.next.Find(object.Key{Namespace: "ns", Name: name})
 		e.Remove(slot)
 	}
 	for name, test := range map[string]struct {
@@ -197,7 +198,7 @@ func TestOrderedIndexFollowsEachKindOfEdit(t *testing.T) {
 			o.put(begin...)
 			w := world{}
 			for _, it := range begin {
-				w[KeyOf(it)] = it
+				w[object.KeyOf(it)] = it
 			}
 			before := o.published
 			o.edit(test.edit)
@@ -209,7 +210,7 @@ func TestOrderedIndexFollowsEachKindOfEdit(t *testing.T) {
 			checkSpan(t, "before", x, &before, w.entries(byLetter))
 			now := world{}
 			for _, it := range o.published.List() {
-				now[KeyOf(it)] = it
+				now[object.KeyOf(it)] = it
 			}
 			checkSpan(t, "after", x, &o.published, now.entries(byLetter))
 			o.replace(begin[2:]...)
@@ -280,7 +281,7 @@ func TestOpenedVersionHasTheOrderOfTheTable(t *testing.T) {
 		late := NewOrdered(func(b *book) []string { return tagsOf(b.thing) }, cmp.Compare[string])
 		o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, by)) })
 		for range 200 {
-			key := Key{Namespace: fmt.Sprint(random.IntN(3)), Name: fmt.Sprint(random.IntN(20))}
+			key := object.Key{Namespace: fmt.Sprint(random.IntN(3)), Name: fmt.Sprint(random.IntN(20))}
 			if w[key] != nil && random.IntN(3) == 0 {
 				o.remove(key)
 				delete(w, key)
@@ -294,7 +295,7 @@ func TestOpenedVersionHasTheOrderOfTheTable(t *testing.T) {
 			o.check(t)
 		}
 		readable := maps.Clone(w)
-		maps.DeleteFunc(readable, func(_ Key, t *thing) bool { return t.version == 0 })
+		maps.DeleteFunc(readable, func(_ object.Key, t *thing) bool { return t.version == 0 })
 		want := readable.entries(cmp.Compare[string])
 		opened := Opened(&o.published, by)
 		copies := opened.Copies(copyBook)
@@ -359,7 +360,7 @@ func TestObjectsWithManyKeys(t *testing.T) {
 				for range random.IntN(3)*2*fewKeys + random.IntN(10) {
 					it.tags = append(it.tags, fmt.Sprintf("%c%d", 'a'+random.IntN(26), random.IntN(9)))
 				}
-				if key := KeyOf(it); version%10 == 9 && w[key] != nil {
+				if key := object.KeyOf(it); version%10 == 9 && w[key] != nil {
 					o.remove(key)
 					delete(w, key)
 				} else {
@@ -413,7 +414,7 @@ func TestComparisonFailsWhileManyKeysChange(t *testing.T) {
 		}
 		checkSpan(t, fmt.Sprint("after a failure at comparison ", fails), x, &o.published, w.entries(cmp.Compare[string]))
 		o.put(after)
-		w[Key{Name: "a"}] = after
+		w[object.Key{Name: "a"}] = after
 		o.check(t)
 		checkSpan(t, fmt.Sprint("repeated after a failure at comparison ", fails), x, &o.published, w.entries(cmp.Compare[string]))
 	}
@@ -469,7 +470,7 @@ func TestOrderedIndexOfNaN(t *testing.T) {
 		}
 		o.check(t)
 	}
-	o.remove(Key{Name: "a"})
+	o.remove(object.Key{Name: "a"})
 	o.replace()
 	if n := x.Span(&o.published).Len(); n != 0 {
 		t.Errorf("%d entries but no objects", n)
@@ -510,12 +511,12 @@ func TestContradictoryComparisonLosesNothing(t *testing.T) {
 			w := world{}
 			for version := 1; version <= 600; version++ {
 				it := &thing{name: fmt.Sprint(random.IntN(100)), version: version}
-				if version%4 == 0 && w[KeyOf(it)] != nil {
-					o.remove(KeyOf(it))
-					delete(w, KeyOf(it))
+				if version%4 == 0 && w[object.KeyOf(it)] != nil {
+					o.remove(object.KeyOf(it))
+					delete(w, object.KeyOf(it))
 				} else {
 					o.put(it)
-					w[KeyOf(it)] = it
+					w[object.KeyOf(it)] = it
 				}
 				if version == 300 {
 					o.replace(w.sorted(func(*thing) bool { return true })...)
@@ -524,10 +525,10 @@ func TestContradictoryComparisonLosesNothing(t *testing.T) {
 			got := world{}
 			s := x.Span(&o.published)
 			s.Walk(either(random), func(key float64, it *thing) bool {
-				if got[KeyOf(it)] != nil {
+				if got[object.KeyOf(it)] != nil {
 					t.Errorf("%s is there twice", it.name)
 				}
-				got[KeyOf(it)] = it
+				got[object.KeyOf(it)] = it
 				return true
 			})
 			if !maps.Equal(got, w) || s.Len() != len(w) {
@@ -593,7 +594,7 @@ func TestReadsOfAnOrderedIndexCompareLittle(t *testing.T) {
 	for what, read := range map[string]func(){
 		"a bound":       func() { most = 20; all.Below("2500") },
 		"another bound": func() { most = 20; all.UpTo("2500") },
-		"a place":       func() { most = 40; all.Around("2500", Key{Name: "25003"}) },
+		"a place":       func() { most = 40; all.Around("2500", object.Key{Name: "25003"}) },
 		"the middle": func() {
 			most = 0
 			seen := 0

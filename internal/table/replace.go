@@ -4,25 +4,25 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/cow"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Policy says what [Edit.Replace] does with the objects. All its functions must be set. The items are not part of it:
 // what the functions refer to would then move to the heap.
-type Policy[T Object] struct {
+type Policy[T object.Object] struct {
 	// Same reports whether the table keeps old, although the items have new under its key.
 	Same func(old, new T) bool
 	// Keep reports whether an object stays, although the items do not have its key.
-	Keep func(key Key, old T) bool
+	Keep func(key object.Key, old T) bool
 	// Changed is called for each change, in the order of the keys. old is the zero T for an addition, and new for a
 	// removal.
-	Changed func(key Key, old, new T)
+	Changed func(key object.Key, old, new T)
 }
 
 // step is a step of a replacement.
-type step[T Object] struct {
+type step[T object.Object] struct {
 	record *record // nil for a new object
-	key    Key
+	key    object.Key
 	old    T // the zero T for a new object
 	new    T // the zero T for a removal
 }
@@ -42,7 +42,7 @@ func (e *Edit[T]) Replace(namespace string, items []T, policy Policy[T]) {
 		switch {
 		case s.record == nil:
 			e.Add(s.key, s.new)
-		case pointer.IsNil(s.new):
+		case object.IsNil(s.new):
 			e.drop(s.record)
 		default:
 			e.Update(s.record.Data.slot, s.new)
@@ -56,7 +56,7 @@ func (e *Edit[T]) Replace(namespace string, items []T, policy Policy[T]) {
 func (e *Edit[T]) steps(namespace string, items []T, policy Policy[T]) (steps []step[T]) {
 	next := 0
 	add := func() {
-		steps = append(steps, step[T]{key: KeyOf(items[next]), new: items[next]})
+		steps = append(steps, step[T]{key: object.KeyOf(items[next]), new: items[next]})
 		next++
 	}
 	objects := e.next.objects.Reader()
@@ -67,12 +67,12 @@ func (e *Edit[T]) steps(namespace string, items []T, policy Policy[T]) (steps []
 				return false
 			}
 			key := keyOfRecord(r)
-			for next < len(items) && CompareKeys(KeyOf(items[next]), key) < 0 {
+			for next < len(items) && CompareKeys(object.KeyOf(items[next]), key) < 0 {
 				add()
 			}
 			old := objects.Get(leaf[i].Slot)
 			switch {
-			case next < len(items) && KeyOf(items[next]) == key:
+			case next < len(items) && object.KeyOf(items[next]) == key:
 				if !policy.Same(old, items[next]) {
 					steps = append(steps, step[T]{r, key, old, items[next]})
 				}
@@ -90,13 +90,13 @@ func (e *Edit[T]) steps(namespace string, items []T, policy Policy[T]) (steps []
 }
 
 // fill adds items to an empty version, and calls changed for each. They must be sorted and have distinct keys.
-func (e *Edit[T]) fill(items []T, changed func(key Key, old, new T)) {
+func (e *Edit[T]) fill(items []T, changed func(key object.Key, old, new T)) {
 	var none T
 	e.table.free, e.table.next, e.table.records = nil, uint32(len(items)), make([]*record, len(items))
 	e.next.objects = cow.Array[T]{}
 	all := make([]item[struct{}], len(items))
 	for i, obj := range items {
-		key := KeyOf(obj)
+		key := object.KeyOf(obj)
 		r := newRecord(key, uint32(i))
 		e.table.records[i] = r
 		all[i] = newItem(struct{}{}, e.next.place(key).Hash, r)
@@ -112,8 +112,8 @@ func (e *Edit[T]) fill(items []T, changed func(key Key, old, new T)) {
 
 // lastOfEach returns objects sorted by key. If several have one key, it returns only the last of these. It does not
 // change objects, but can return it.
-func lastOfEach[T Object](objects []T) []T {
-	byKey := func(a, b T) int { return CompareKeys(KeyOf(a), KeyOf(b)) }
+func lastOfEach[T object.Object](objects []T) []T {
+	byKey := func(a, b T) int { return CompareKeys(object.KeyOf(a), object.KeyOf(b)) }
 	if !slices.IsSortedFunc(objects, byKey) {
 		objects = slices.Clone(objects)
 		slices.SortStableFunc(objects, byKey)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"testing"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Bounds of a span stay within it: those outside change nothing, and those that cross leave no entry.
@@ -62,7 +64,7 @@ func TestOrderedIndexKeepsNoKeyOfAnEdit(t *testing.T) {
 	o, x := ordered(cmp.Compare[string])
 	o.put(&thing{name: "a", tags: []string{"x", "y", "z"}})
 	o.put(&thing{name: "a", version: 1, tags: []string{"y"}})
-	o.remove(Key{Name: "a"})
+	o.remove(object.Key{Name: "a"})
 	tree := x.treeIn(&o.published)
 	for _, key := range tree.buf[:cap(tree.buf)] {
 		if key != "" {

@@ -10,6 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // random makes random edits of a table and of a world.
@@ -21,11 +25,11 @@ type random struct {
 	failIn  int // the number of calls of an index's function until it fails; it does not fail if negative or 0
 }
 
-func (r *random) key() Key {
-	return Key{Namespace: fmt.Sprint("ns", r.IntN(4)), Name: fmt.Sprint("n", r.IntN(40))}
+func (r *random) key() object.Key {
+	return object.Key{Namespace: fmt.Sprint("ns", r.IntN(4)), Name: fmt.Sprint("n", r.IntN(40))}
 }
 
-func (r *random) thing(key Key) *thing {
+func (r *random) thing(key object.Key) *thing {
 	r.version++
 	t := &thing{namespace: key.Namespace, name: key.Name, version: r.version}
 	for range r.IntN(4) {
@@ -81,13 +85,13 @@ func (r *random) replacement(namespace string) (edit func(*Edit[*thing]), effect
 	}
 	policy := keepSame
 	even := func(name string) bool { return name[len(name)-1]%2 == 0 }
-	policy.Keep = func(key Key, _ *thing) bool { return even(key.Name) }
+	policy.Keep = func(key object.Key, _ *thing) bool { return even(key.Name) }
 	return func(e *Edit[*thing]) { e.Replace(namespace, items, policy) }, func(w world) {
-		maps.DeleteFunc(w, func(key Key, _ *thing) bool {
+		maps.DeleteFunc(w, func(key object.Key, _ *thing) bool {
 			return (namespace == "" || key.Namespace == namespace) && !even(key.Name)
 		})
 		for _, t := range items {
-			w[KeyOf(t)] = t
+			w[object.KeyOf(t)] = t
 		}
 	}
 }
@@ -184,7 +188,7 @@ func equal(t *testing.T, v *Version[*thing], w world, indexes []*Index[*thing, s
 			t.Fatalf("Find(%v) = %v, %v", key, got, ok)
 		}
 	}
-	if _, got, ok := v.Find(Key{Namespace: "ns1", Name: "none"}); ok || got != nil {
+	if _, got, ok := v.Find(object.Key{Namespace: "ns1", Name: "none"}); ok || got != nil {
 		t.Fatalf("Find of nothing: %v", got)
 	}
 	for i, x := range indexes[:v.Indexes()] {
@@ -223,7 +227,7 @@ func TestSlotOfARemovedObjectIsUsedAgain(t *testing.T) {
 	for i := range 100 {
 		name := fmt.Sprint("new", i)
 		o.put(&thing{name: name})
-		o.remove(Key{Name: name})
+		o.remove(object.Key{Name: name})
 	}
 	if o.table.next != 4 || len(o.table.free) != 1 {
 		t.Errorf("%d slots, %d of them free, want 4 and 1", o.table.next, len(o.table.free))
@@ -238,24 +242,24 @@ func TestWalkYieldsARange(t *testing.T) {
 	for i := range 500 { // many leaves of the tree
 		for _, namespace := range []string{"", "a", "b", "b0"} {
 			it := &thing{namespace: namespace, name: fmt.Sprintf("%03d", i)}
-			w[KeyOf(it)] = it
+			w[object.KeyOf(it)] = it
 			o.put(it)
 		}
 	}
 	for _, r := range []Range{
 		{},
-		{From: Key{Namespace: "a", Name: "250"}},
-		{From: Key{Namespace: "a", Name: "2505"}}, // no object has that key
-		{From: Key{Namespace: "b0", Name: "499"}},
-		{From: Key{Namespace: "c"}},
+		{From: object.Key{Namespace: "a", Name: "250"}},
+		{From: object.Key{Namespace: "a", Name: "2505"}}, // no object has that key
+		{From: object.Key{Namespace: "b0", Name: "499"}},
+		{From: object.Key{Namespace: "c"}},
 		{Within: true}, // the empty namespace
-		{From: Key{Namespace: "a"}, Within: true},
-		{From: Key{Namespace: "b"}, Within: true}, // "b0" begins like it
-		{From: Key{Namespace: "b0", Name: "100"}, Within: true},
-		{From: Key{Namespace: "b1"}, Within: true},
+		{From: object.Key{Namespace: "a"}, Within: true},
+		{From: object.Key{Namespace: "b"}, Within: true}, // "b0" begins like it
+		{From: object.Key{Namespace: "b0", Name: "100"}, Within: true},
+		{From: object.Key{Namespace: "b1"}, Within: true},
 	} {
 		want := w.sorted(func(t *thing) bool {
-			return CompareKeys(KeyOf(t), r.From) >= 0 && (!r.Within || t.namespace == r.From.Namespace)
+			return CompareKeys(object.KeyOf(t), r.From) >= 0 && (!r.Within || t.namespace == r.From.Namespace)
 		})
 		if got := walk(&o.published, r); !slices.Equal(got, want) {
 			t.Errorf("%+v: %d objects, want %d", r, len(got), len(want))
@@ -310,7 +314,7 @@ func TestReplaceReportsItsChanges(t *testing.T) {
 			o.put(test.before...)
 			items := slices.Clone(test.items)
 			policy := keepSame
-			policy.Keep = func(key Key, old *thing) bool { return key.Name == "keep" && old.name == "keep" }
+			policy.Keep = func(key object.Key, old *thing) bool { return key.Name == "keep" && old.name == "keep" }
 			var got []string
 			version := func(t *thing) int {
 				if t == nil {
@@ -318,7 +322,7 @@ func TestReplaceReportsItsChanges(t *testing.T) {
 				}
 				return t.version
 			}
-			policy.Changed = func(key Key, old, new *thing) {
+			policy.Changed = func(key object.Key, old, new *thing) {
 				got = append(got, fmt.Sprintf("%s %d->%d", key.Name, version(old), version(new)))
 			}
 			o.edit(func(e *Edit[*thing]) { e.Replace(test.namespace, items, policy) })
@@ -345,17 +349,17 @@ func TestEditThatNeverEndsHasNoEffect(t *testing.T) {
 	o := newOwner()
 	o.edit(func(e *Edit[*thing]) { addIndex(e, tagsOf) })
 	o.put(&thing{name: "a", tags: []string{"t"}}, &thing{name: "b"}, &thing{name: "c"})
-	o.remove(Key{Name: "b"})
+	o.remove(object.Key{Name: "b"})
 	before, edits := o.published, o.table.Edits()
 	for range 3 {
 		next := o.published
 		e := o.table.Begin(&next)
 		for i := range 100 { // enough to build the hints again
-			e.Add(Key{Name: fmt.Sprint("x", i)}, &thing{name: fmt.Sprint("x", i), tags: []string{"t", "u"}})
+			e.Add(object.Key{Name: fmt.Sprint("x", i)}, &thing{name: fmt.Sprint("x", i), tags: []string{"t", "u"}})
 		}
-		slot, _, _ := next.Find(Key{Name: "a"})
+		slot, _, _ := next.Find(object.Key{Name: "a"})
 		e.Update(slot, &thing{name: "a", tags: []string{"u"}})
-		slot, _, _ = next.Find(Key{Name: "c"})
+		slot, _, _ = next.Find(object.Key{Name: "c"})
 		e.Remove(slot)
 	}
 	if got := o.published.List(); !slices.Equal(got, before.List()) || len(got) != 2 {
@@ -381,7 +385,7 @@ func TestReadersSeeOneVersion(t *testing.T) {
 	o.edit(func(e *Edit[*thing]) { x = addIndex(e, tagsOf) })
 	things := func(version int) (all []*thing) {
 		for i := range objects {
-			key := Key{Namespace: fmt.Sprint(i % 3), Name: fmt.Sprint(i)}
+			key := object.Key{Namespace: fmt.Sprint(i % 3), Name: fmt.Sprint(i)}
 			all = append(all, &thing{key.Namespace, key.Name, version, []string{fmt.Sprint(version)}})
 		}
 		return all
@@ -398,7 +402,7 @@ func TestReadersSeeOneVersion(t *testing.T) {
 				v := published.Load()
 				all := v.List()
 				found, _ := lookup(x, v, fmt.Sprint(all[0].version))
-				_, one, _ := v.Find(KeyOf(all[objects/2]))
+				_, one, _ := v.Find(object.KeyOf(all[objects/2]))
 				if len(all) != objects || !slices.Equal(all, found) || one != all[objects/2] {
 					t.Errorf("%d objects, %d of them in the index, and %v", len(all), len(found), one)
 					return
@@ -421,8 +425,10 @@ func TestReadersSeeOneVersion(t *testing.T) {
 // valueThing is an object that is no pointer. It has a slice, so == is not defined for it.
 type valueThing struct{ thing }
 
-func (v valueThing) GetNamespace() string { return v.namespace }
-func (v valueThing) GetName() string      { return v.name }
+func (v valueThing) GetNamespace() string       { return v.namespace }
+func (v valueThing) GetName() string            { return v.name }
+func (v valueThing) GetUID() types.UID          { return "" }
+func (v valueThing) GetResourceVersion() string { return "" }
 
 // A type whose values cannot be compared is refused before the first edit, which would compare them.
 func TestEmptyRefusesATypeWithoutEquality(t *testing.T) {

@@ -5,27 +5,12 @@ import (
 	"fmt"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/typedinformer/informer/internal/cow"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
-// Object is the type of the objects in a table: a pointer to something that has a name. The name must not change while
-// a version has the object.
-type Object interface {
-	GetNamespace() string
-	GetName() string
-}
-
-// Key names one object of a table.
-type Key = types.NamespacedName
-
-// KeyOf returns the key of obj.
-func KeyOf[T Object](obj T) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
-
 // CompareKeys orders keys by namespace, then name, like [cmp.Compare].
-func CompareKeys(a, b Key) int {
+func CompareKeys(a, b object.Key) int {
 	if c := cmp.Compare(a.Namespace, b.Namespace); c != 0 {
 		return c
 	}
@@ -35,7 +20,7 @@ func CompareKeys(a, b Key) int {
 // Version is the state of a [Table] and its indexes at one moment. Copying a Version is cheap. A caller may keep it for
 // any time, which keeps its objects in memory. [Empty] returns the first version of a table; the zero value has no
 // objects and no indexes, and no edit may begin with it.
-type Version[T Object] struct {
+type Version[T object.Object] struct {
 	hints   *cow.Hints     // from names to slots; shared by all versions
 	from    source[T]      // makes the objects at each read; nil for a table's own version, which has them in objects
 	records tree[struct{}] // by name
@@ -44,7 +29,7 @@ type Version[T Object] struct {
 }
 
 // Empty returns an empty version, with which the first edit of a [Table] begins. It panics if == is not defined for T.
-func Empty[T Object]() Version[T] {
+func Empty[T object.Object]() Version[T] {
 	if t := reflect.TypeFor[T](); !t.Comparable() {
 		panic(fmt.Sprintf("informer: objects of type %v cannot be compared; use a pointer", t))
 	}
@@ -74,7 +59,7 @@ func newItem[K comparable](key K, hash uint32, r *record) item[K] {
 	return item[K]{Key: key, Hash: hash, Slot: r.Data.slot, Record: r}
 }
 
-func keyOfRecord(r *record) Key { return Key{Namespace: r.Space, Name: r.Name} }
+func keyOfRecord(r *record) object.Key { return object.Key{Namespace: r.Space, Name: r.Name} }
 
 // Len returns the number of objects.
 func (v *Version[T]) Len() int { return v.records.Len() }
@@ -83,7 +68,7 @@ func (v *Version[T]) Len() int { return v.records.Len() }
 func (v *Version[T]) Indexes() int { return len(v.indexes) }
 
 // Find returns the object with that key and its slot.
-func (v *Version[T]) Find(key Key) (slot uint32, obj T, ok bool) {
+func (v *Version[T]) Find(key object.Key) (slot uint32, obj T, ok bool) {
 	if v.from != nil {
 		return v.from.find(key)
 	}
@@ -95,7 +80,7 @@ func (v *Version[T]) Find(key Key) (slot uint32, obj T, ok bool) {
 				continue
 			}
 			obj := v.objects.Find(slot)
-			if !pointer.IsNil(obj) && obj.GetName() == key.Name && obj.GetNamespace() == key.Namespace {
+			if !object.IsNil(obj) && obj.GetName() == key.Name && obj.GetNamespace() == key.Namespace {
 				return slot, obj, true
 			}
 		}
@@ -107,7 +92,7 @@ func (v *Version[T]) Find(key Key) (slot uint32, obj T, ok bool) {
 }
 
 // Has reports whether v has an object with that key, also if no reader can get it.
-func (v *Version[T]) Has(key Key) bool {
+func (v *Version[T]) Has(key object.Key) bool {
 	if v.from != nil {
 		return v.from.has(key)
 	}
@@ -132,7 +117,7 @@ func (v *Version[T]) Give(obj T) T {
 }
 
 // record returns the record of the object with that key, or nil if there is none.
-func (v *Version[T]) record(key Key) *record {
+func (v *Version[T]) record(key object.Key) *record {
 	p := v.place(key)
 	if it := v.records.Get(&p); it != nil {
 		return it.Record
@@ -141,22 +126,24 @@ func (v *Version[T]) record(key Key) *record {
 }
 
 // place returns the place of key's record in records.
-func (v *Version[T]) place(key Key) cow.Place[struct{}] {
+func (v *Version[T]) place(key object.Key) cow.Place[struct{}] {
 	return cow.Place[struct{}]{Hash: v.hints.Hash(key.Namespace, key.Name), Space: key.Namespace, Name: key.Name}
 }
 
 // Range is a range of keys. The zero value has all keys.
 type Range struct {
-	From   Key  // the first key
-	Within bool // only keys of From.Namespace
+	From   object.Key // the first key
+	Within bool       // only keys of From.Namespace
 }
 
 // KeysIn returns the keys of one namespace.
-func KeysIn(namespace string) Range { return Range{From: Key{Namespace: namespace}, Within: true} }
+func KeysIn(namespace string) Range {
+	return Range{From: object.Key{Namespace: namespace}, Within: true}
+}
 
 // KeysOf returns the keys of one namespace, or of all if namespace is empty.
 func KeysOf(namespace string) Range {
-	return Range{From: Key{Namespace: namespace}, Within: namespace != ""}
+	return Range{From: object.Key{Namespace: namespace}, Within: namespace != ""}
 }
 
 // Walk calls yield with each object whose key is in r, ordered by namespace, then name, until yield returns false.
@@ -183,7 +170,7 @@ func (v *Version[T]) open(slot uint32, yield func(T) bool) bool {
 		return yield(v.objects.Get(slot))
 	}
 	obj := v.from.open(slot)
-	return pointer.IsNil(obj) || yield(obj)
+	return object.IsNil(obj) || yield(obj)
 }
 
 // WalkShared is like Walk, but calls yield with the objects that readers share, also if v has copies.
@@ -194,7 +181,7 @@ func (v *Version[T]) WalkShared(r Range, yield func(T) bool) {
 	}
 	v.walkSlots(r, func(slot uint32) bool {
 		obj := v.from.shared(slot)
-		return pointer.IsNil(obj) || yield(obj)
+		return object.IsNil(obj) || yield(obj)
 	})
 }
 

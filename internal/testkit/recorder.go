@@ -10,52 +10,43 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
-
-// Object is what informers hold.
-type Object interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-}
 
 // Recorder is a handler that records each call as a line of text, and checks that the call follows from earlier ones.
 // The zero value is ready to use.
-type Recorder[T Object] struct {
+type Recorder[T object.Object] struct {
 	Gate  chan struct{} // if not nil, each call waits for a token, or until Gate is closed
 	After func(obj T)   // if not nil, called at the end of each call
 
 	mu     sync.Mutex // protects the fields below
 	lines  []string
 	broken int // calls that do not follow from earlier ones
-	has    map[types.NamespacedName]T
+	has    map[object.Key]T
 }
 
 // OnAdd records an addition.
 func (r *Recorder[T]) OnAdd(obj T, initial bool) {
 	defer r.begin(obj)()
-	_, known := r.has[keyOf(obj)]
+	_, known := r.has[object.KeyOf(obj)]
 	r.note(!known, "add %s %s initial=%v", shortKey(obj), VersionOf(obj), initial)
-	r.has[keyOf(obj)] = obj
+	r.has[object.KeyOf(obj)] = obj
 }
 
 // OnUpdate records an update.
 func (r *Recorder[T]) OnUpdate(old, new T) {
 	defer r.begin(new)()
-	r.note(pointer.Equal(r.has[keyOf(new)], old), "update %s %s->%s", shortKey(new), VersionOf(old), VersionOf(new))
-	r.has[keyOf(new)] = new
+	r.note(object.Same(r.has[object.KeyOf(new)], old), "update %s %s->%s", shortKey(new), VersionOf(old), VersionOf(new))
+	r.has[object.KeyOf(new)] = new
 }
 
 // OnDelete records a deletion.
 func (r *Recorder[T]) OnDelete(last T, final bool) {
 	defer r.begin(last)()
-	have, known := r.has[keyOf(last)]
+	have, known := r.has[object.KeyOf(last)]
 	r.note(known && have.GetUID() == last.GetUID(), "delete %s %s final=%v", shortKey(last), VersionOf(last), final)
-	delete(r.has, keyOf(last))
+	delete(r.has, object.KeyOf(last))
 }
 
 // begin begins a call. The function that it returns ends it.
@@ -65,7 +56,7 @@ func (r *Recorder[T]) begin(obj T) (end func()) {
 	}
 	r.mu.Lock()
 	if r.has == nil {
-		r.has = map[types.NamespacedName]T{}
+		r.has = map[object.Key]T{}
 	}
 	return func() {
 		r.mu.Unlock()
@@ -123,20 +114,18 @@ func (r *Recorder[T]) Broken() int {
 }
 
 // Has returns the objects according to the calls so far.
-func (r *Recorder[T]) Has() map[types.NamespacedName]T {
+func (r *Recorder[T]) Has() map[object.Key]T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.has)
 }
 
-func keyOf[T Object](obj T) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+func shortKey[T object.Object](obj T) string {
+	return strings.TrimPrefix(object.KeyOf(obj).String(), "/")
 }
 
-func shortKey[T Object](obj T) string { return strings.TrimPrefix(keyOf(obj).String(), "/") }
-
 // VersionOf returns an object's label "v", or its resource version.
-func VersionOf[T Object](obj T) string {
+func VersionOf[T object.Object](obj T) string {
 	if l, ok := any(obj).(interface{ GetLabels() map[string]string }); ok && l.GetLabels()["v"] != "" {
 		return l.GetLabels()["v"]
 	}

@@ -7,14 +7,10 @@ import (
 	"strings"
 	"unique"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/typedinformer/informer/internal/cow"
 	"github.com/typedinformer/informer/internal/errtext"
+	"github.com/typedinformer/informer/internal/object"
 )
-
-// Key names one object of a collection.
-type Key = types.NamespacedName
 
 // ID is the identity and version of an object that could not be decoded. An empty part is unknown.
 type ID struct{ UID, Version string }
@@ -68,7 +64,7 @@ func (s *Set) Unnamed() int {
 func (s *Set) Why() error { return s.why }
 
 // With returns the set with one more object, which could not be decoded because of err.
-func (s *Set) With(key Key, id ID, err error) *Set {
+func (s *Set) With(key object.Key, id ID, err error) *Set {
 	var next Set
 	if s != nil {
 		next = *s
@@ -97,7 +93,7 @@ func kept(id ID) ID {
 }
 
 // Without returns the set without the object with that key.
-func (s *Set) Without(key Key) *Set {
+func (s *Set) Without(key object.Key) *Set {
 	if !s.Has(key) {
 		return s
 	}
@@ -111,11 +107,11 @@ func (s *Set) Without(key Key) *Set {
 }
 
 // Has reports whether the object with that key is in the set.
-func (s *Set) Has(key Key) bool { return s.Get(key) != nil }
+func (s *Set) Has(key object.Key) bool { return s.Get(key) != nil }
 
 // Get returns why the newest version of the object with that key could not be decoded, or nil if the set does not have
 // the object.
-func (s *Set) Get(key Key) error {
+func (s *Set) Get(key object.Key) error {
 	if it := s.find(key); it != nil {
 		return it.Key
 	}
@@ -124,14 +120,14 @@ func (s *Set) Get(key Key) error {
 
 // ID returns the identity and version of the object with that key that could not be decoded. It returns false if the
 // set does not have the object.
-func (s *Set) ID(key Key) (ID, bool) {
+func (s *Set) ID(key object.Key) (ID, bool) {
 	if it := s.find(key); it != nil {
 		return it.Record.Data, true
 	}
 	return ID{}, false
 }
 
-func (s *Set) find(key Key) *cow.Item[reason, ID] {
+func (s *Set) find(key object.Key) *cow.Item[reason, ID] {
 	if s == nil {
 		return nil
 	}
@@ -149,8 +145,8 @@ func (s *Set) Unknown() error {
 
 // In yields the objects of one namespace, or all if namespace is empty, with their reasons, ordered by namespace, then
 // name. It leaves out objects whose names are unknown.
-func (s *Set) In(namespace string) iter.Seq2[Key, error] {
-	return func(yield func(Key, error) bool) {
+func (s *Set) In(namespace string) iter.Seq2[object.Key, error] {
+	return func(yield func(object.Key, error) bool) {
 		if s == nil {
 			return
 		}
@@ -158,7 +154,7 @@ func (s *Set) In(namespace string) iter.Seq2[Key, error] {
 			for i := range items {
 				r := items[i].Record
 				if namespace != "" && r.Space != namespace ||
-					!yield(Key{Namespace: r.Space, Name: r.Name}, items[i].Key) {
+					!yield(object.Key{Namespace: r.Space, Name: r.Name}, items[i].Key) {
 					return false
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/typedinformer/informer/internal/errtext"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // A set never changes: with and without an object it is another one. The empty one is nil.
@@ -29,10 +30,10 @@ func TestSetNeverChanges(t *testing.T) {
 		return fmt.Sprint(all, s.Unnamed())
 	}
 	boom := errors.New("boom")
-	ax, ay, bz := Key{Namespace: "a", Name: "x"}, Key{Namespace: "a", Name: "y"}, Key{Namespace: "b", Name: "z"}
+	ax, ay, bz := object.Key{Namespace: "a", Name: "x"}, object.Key{Namespace: "a", Name: "y"}, object.Key{Namespace: "b", Name: "z"}
 	var s *Set
 	for i, step := range []struct {
-		with, without Key
+		with, without object.Key
 		want          string
 	}{
 		{without: ax, want: "[] 0"},
@@ -40,9 +41,9 @@ func TestSetNeverChanges(t *testing.T) {
 		{with: bz, want: "[a/y b/z] 0"},
 		{with: ax, want: "[a/x a/y b/z] 0"},
 		{with: ax, want: "[a/x a/y b/z] 0"},
-		{without: Key{Namespace: "a", Name: "z"}, want: "[a/x a/y b/z] 0"},
+		{without: object.Key{Namespace: "a", Name: "z"}, want: "[a/x a/y b/z] 0"},
 		{without: ay, want: "[a/x b/z] 0"},
-		{with: Key{}, want: "[a/x b/z] 1"},
+		{with: object.Key{}, want: "[a/x b/z] 1"},
 		{without: ax, want: "[b/z] 1"},
 		{without: bz, want: "[] 1"},
 	} {
@@ -89,11 +90,11 @@ func TestSetNeverChanges(t *testing.T) {
 func TestSetIsBounded(t *testing.T) {
 	var s *Set
 	long := strings.Repeat("x", 1<<20)
-	s = s.With(Key{Namespace: "ns", Name: long}, ID{}, errors.New("long"))
-	s = s.With(Key{Namespace: long, Name: "a"}, ID{}, errors.New("long"))
+	s = s.With(object.Key{Namespace: "ns", Name: long}, ID{}, errors.New("long"))
+	s = s.With(object.Key{Namespace: long, Name: "a"}, ID{}, errors.New("long"))
 	why := errors.New(long[:2*errtext.Max])
 	for i := range 2000 {
-		s = s.With(Key{Namespace: "ns", Name: fmt.Sprint(i % 1000)}, ID{}, why)
+		s = s.With(object.Key{Namespace: "ns", Name: fmt.Sprint(i % 1000)}, ID{}, why)
 	}
 	if s.Len() != 1002 || s.Unnamed() != 2 {
 		t.Fatalf("%d objects, %d without a name", s.Len(), s.Unnamed())
@@ -116,12 +117,12 @@ func TestSetIsBounded(t *testing.T) {
 // A set knows the identity and version of each object. It drops parts that are too long, and keeps no memory of others.
 // Guarantees: R23
 func TestSetKnowsVersions(t *testing.T) {
-	key, boom := Key{Namespace: "ns", Name: "a"}, errors.New("boom")
+	key, boom := object.Key{Namespace: "ns", Name: "a"}, errors.New("boom")
 	s := (*Set)(nil).With(key, ID{UID: "u", Version: "1"}, boom).With(key, ID{UID: "u", Version: "2"}, boom)
 	if id, ok := s.ID(key); !ok || id != (ID{UID: "u", Version: "2"}) {
 		t.Errorf("%v, %v", id, ok)
 	}
-	if _, ok := s.ID(Key{Namespace: "ns", Name: "b"}); ok {
+	if _, ok := s.ID(object.Key{Namespace: "ns", Name: "b"}); ok {
 		t.Error("has another object")
 	}
 	if _, ok := (*Set)(nil).ID(key); ok {

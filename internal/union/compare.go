@@ -4,20 +4,20 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Copy is a union at one moment, to compare with its content at that moment. [Union.Copy] returns one.
-type Copy[T Object] struct {
+type Copy[T object.Object] struct {
 	parts  []*state[T]
-	open   map[Key]bool // has a leave
-	leaves []*leave[T]  // those that end
+	open   map[object.Key]bool // has a leave
+	leaves []*leave[T]         // those that end
 }
 
 // Copy returns a copy. frozen returns the present state of a part, which never changes. ok is false while a part has to
 // list again, because the server was restored: then the union has no meaning.
 func (u *Union[T]) Copy(frozen func(Part[T]) Part[T]) (c *Copy[T], ok bool) {
-	c = &Copy[T]{open: map[Key]bool{}}
+	c = &Copy[T]{open: map[object.Key]bool{}}
 	for _, s := range u.parts {
 		if s.epoch < u.epoch && !s.refused {
 			return nil, false
@@ -51,13 +51,13 @@ func (l *leave[T]) settled() bool { return l.over || l.removed && l.awaits != ni
 // and want is nil if no part has it. It returns the number of objects in parts, and how many of them are only in parts
 // that the server refuses.
 func (c *Copy[T]) Compare(content interface {
-	Get(key Key) (T, bool)
+	Get(key object.Key) (T, bool)
 	All() iter.Seq[T]
-}, differs func(key Key, have, want T)) (objects, refused int) {
+}, differs func(key object.Key, have, want T)) (objects, refused int) {
 	u := &Union[T]{parts: c.parts}
 	for i, s := range c.parts {
 		for obj := range s.All() {
-			key := keyOf(obj)
+			key := object.KeyOf(obj)
 			if inAny(c.parts[:i], key) {
 				continue
 			}
@@ -66,14 +66,14 @@ func (c *Copy[T]) Compare(content interface {
 			}
 			want, _ := u.newest(key)
 			have, ok := content.Get(key)
-			if same := ok && (pointer.Equal(have, want) || isVersion(have, want)); !same && !c.open[key] {
+			if same := ok && (object.Same(have, want) || object.SameVersion(have, want)); !same && !c.open[key] {
 				differs(key, have, want)
 			}
 		}
 	}
 	var none T
 	for obj := range content.All() {
-		if key := keyOf(obj); !c.open[key] && !inAny(c.parts, key) {
+		if key := object.KeyOf(obj); !c.open[key] && !inAny(c.parts, key) {
 			differs(key, obj, none)
 		}
 	}
@@ -81,23 +81,23 @@ func (c *Copy[T]) Compare(content interface {
 }
 
 // inAny reports whether one of these parts has an object with that key.
-func inAny[T Object](parts []*state[T], key Key) bool {
+func inAny[T object.Object](parts []*state[T], key object.Key) bool {
 	return slices.ContainsFunc(parts, func(s *state[T]) bool { return has(s.Part, key) })
 }
 
 // inServed is inAny of the parts that the server does not refuse.
-func inServed[T Object](parts []*state[T], key Key) bool {
+func inServed[T object.Object](parts []*state[T], key object.Key) bool {
 	return slices.ContainsFunc(parts, func(s *state[T]) bool { return !s.refused && has(s.Part, key) })
 }
 
 // Rebuild makes the content agree with the parts, whatever it has. had are its objects.
 func (u *Union[T]) Rebuild(had []T, content Content[T]) {
 	for _, obj := range had {
-		u.refresh(keyOf(obj), content)
+		u.refresh(object.KeyOf(obj), content)
 	}
 	for _, s := range u.parts {
 		for obj := range s.All() {
-			u.refresh(keyOf(obj), content)
+			u.refresh(object.KeyOf(obj), content)
 		}
 	}
 }

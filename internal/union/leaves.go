@@ -3,12 +3,12 @@ package union
 import (
 	"slices"
 
-	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // leave says that an object has left a part.
-type leave[T Object] struct {
-	key     Key
+type leave[T object.Object] struct {
+	key     object.Key
 	at      stamp // the latest of all leaves of this object
 	left    stamp // of the newest state that has left
 	last    T
@@ -20,13 +20,13 @@ type leave[T Object] struct {
 }
 
 // wait is a leave that waits until a part knows it.
-type wait[T Object] struct {
+type wait[T object.Object] struct {
 	*leave[T]
 	at stamp // of the leave, when the wait began
 }
 
 // hold keeps a part from claiming a later version than from, since the content does not show what the part knows.
-type hold[T Object] struct {
+type hold[T object.Object] struct {
 	*leave[T]
 	from    string
 	blocked bool // the leave keeps an object of the part out of the content
@@ -45,7 +45,7 @@ func (u *Union[T]) remove(l *leave[T], content Content[T]) {
 	if !l.removed {
 		l.removed = true
 		have, ok := content.Get(l.key)
-		older := ok && sources.Older(l.last.GetResourceVersion(), have.GetResourceVersion())
+		older := ok && object.Older(l.last.GetResourceVersion(), have.GetResourceVersion())
 		content.Remove(l.key, l.last, l.final && !older)
 	}
 }
@@ -180,7 +180,7 @@ func (u *Union[T]) advance(s *state[T], content Content[T]) {
 
 // Question asks whether any part has an object at Version or later, for Lacked.
 type Question struct {
-	Key     Key
+	Key     object.Key
 	Version string
 }
 

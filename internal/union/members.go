@@ -7,11 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 )
 
 // Member is a running part of a union.
-type Member[T Object] interface {
+type Member[T object.Object] interface {
 	Part[T]
 	// Run runs until ctx ends, and returns its cause, or the error that ended it.
 	Run(ctx context.Context) error
@@ -27,7 +28,7 @@ type Member[T Object] interface {
 // for concurrent use, except those of Union, which must be called within Step.
 //
 // Lock order: mu, then that of Step.
-type Members[S comparable, T Object] struct {
+type Members[S comparable, T object.Object] struct {
 	config Config[S, T]
 	*Union[T]
 	unclear chan struct{} // holds a token if the union may have questions
@@ -40,7 +41,7 @@ type Members[S comparable, T Object] struct {
 }
 
 // Config has the callbacks of Members.
-type Config[S comparable, T Object] struct {
+type Config[S comparable, T object.Object] struct {
 	// Make returns the member for a selection. It does not run yet.
 	Make func(S) (Member[T], error)
 	// Step makes one step of the content. It calls do, with a lock.
@@ -52,7 +53,7 @@ type Config[S comparable, T Object] struct {
 }
 
 // running is a member and its selection.
-type running[S comparable, T Object] struct {
+type running[S comparable, T object.Object] struct {
 	Member[T]
 	selection S
 	leaves    bool // no longer wanted: to be dropped when the others have arrived
@@ -60,7 +61,7 @@ type running[S comparable, T Object] struct {
 }
 
 // NewMembers returns an empty union.
-func NewMembers[S comparable, T Object](c Config[S, T]) *Members[S, T] {
+func NewMembers[S comparable, T object.Object](c Config[S, T]) *Members[S, T] {
 	return &Members[S, T]{config: c, Union: New[T](), unclear: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 

@@ -28,7 +28,7 @@ func (r runningPart) Dropped(Content[*thing]) (had []*thing) {
 // Guarantees: U2
 func TestUnansweredQuestionIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, parts, c := newUnion("ab", object("a"), gone("a"))
+		_, parts, c := newUnion("ab", newObject("a"), gone("a"))
 		var asked []time.Duration
 		failures, began := 3, time.Now()
 		m := NewMembers(Config[string, *thing]{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/testkit"
 )
 
@@ -133,7 +134,7 @@ func (m *model) answer() {
 func (m *model) check() {
 	copied, ok := m.u.Copy(func(p Part[*thing]) Part[*thing] { return p })
 	if ok {
-		copied.Compare(m.c, func(key Key, have, want *thing) {
+		copied.Compare(m.c, func(key object.Key, have, want *thing) {
 			m.Fatalf("seed %d: %s is %v, want %v, after %v", m.seed, key.Name, have, want, m.c.events)
 		})
 	}

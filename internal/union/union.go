@@ -14,27 +14,13 @@ import (
 	"iter"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/typedinformer/informer/internal/pointer"
-	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/object"
 )
 
-// Key names an object.
-type Key = types.NamespacedName
-
-// Object is the metadata that a union compares.
-type Object interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-}
-
 // Part is one of the collections. A type of Part must be comparable.
-type Part[T Object] interface {
+type Part[T object.Object] interface {
 	// Get returns the object with that key that the part has now.
-	Get(key Key) (T, bool)
+	Get(key object.Key) (T, bool)
 	// All yields the objects that the part has now.
 	All() iter.Seq[T]
 	// Covers reports whether the part can have objects of a namespace.
@@ -47,11 +33,11 @@ type Part[T Object] interface {
 }
 
 // Content is the content of the union. Only methods of a Union call its methods.
-type Content[T Object] interface {
-	Get(key Key) (T, bool)
+type Content[T object.Object] interface {
+	Get(key object.Key) (T, bool)
 	Put(obj T)
 	// Remove removes an object. last is its last state, and final reports whether the server sent that.
-	Remove(key Key, last T, final bool)
+	Remove(key object.Key, last T, final bool)
 }
 
 // Union is a union of parts. It is not safe for concurrent use: a part changes only together with the call that reports
@@ -64,10 +50,10 @@ type Content[T Object] interface {
 //	leave     -- the last part knows, or Lacked -------------> removed
 //	leave     -- a part that knows has the object -----------> no leave
 //	removed   -- every part knows, or a newer state enters --> no leave
-type Union[T Object] struct {
+type Union[T object.Object] struct {
 	parts  []*state[T]
 	epoch  int // the latest of all parts
-	leaves map[Key]*leave[T]
+	leaves map[object.Key]*leave[T]
 	now    present[T] // the change that Update reports
 }
 
@@ -82,11 +68,11 @@ func (s stamp) before(other stamp) bool {
 	if s.epoch != other.epoch {
 		return s.epoch < other.epoch
 	}
-	return sources.Older(s.version, other.version)
+	return object.Older(s.version, other.version)
 }
 
 // state is the state of a part.
-type state[T Object] struct {
+type state[T object.Object] struct {
 	Part[T]
 	epoch   int       // of the server that the part follows
 	refused bool      // nothing waits for the part
@@ -105,16 +91,16 @@ type gap struct {
 
 // present is a state of an object in a part, which may have a later one already. A nil object is not there. The part
 // knows what it knew before the step, and the change itself.
-type present[T Object] struct {
+type present[T object.Object] struct {
 	part *state[T]
 	from string // the version of the part before the step
-	key  Key
+	key  object.Key
 	obj  T
 	left stamp // of an object that has left
 }
 
 // New returns a union without parts.
-func New[T Object]() *Union[T] { return &Union[T]{leaves: map[Key]*leave[T]{}} }
+func New[T object.Object]() *Union[T] { return &Union[T]{leaves: map[object.Key]*leave[T]{}} }
 
 // Add adds a part that has no objects yet. Objects that enter it before it has reached the others enter the content
 // only then: they may be out of date.
@@ -141,7 +127,7 @@ func (u *Union[T]) of(p Part[T]) *state[T] {
 }
 
 // Step is a step of a part.
-type Step[T Object] struct {
+type Step[T object.Object] struct {
 	// From is the version of the part before the step.
 	From string
 	// Listed means that the part has listed: what it had between From and the list is unknown.
@@ -154,8 +140,8 @@ type Step[T Object] struct {
 }
 
 // Change is a change of one object in a part.
-type Change[T Object] struct {
-	Key      Key
+type Change[T object.Object] struct {
+	Key      object.Key
 	Old, New T // nil if the part did not have the object, or does not have it any more
 	// Last is the last state of an object that has left, and Final reports whether the server sent that.
 	Last  T
@@ -185,7 +171,7 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 	}
 	for c := range step.Changes {
 		u.now = present[T]{part: s, from: step.From, key: c.Key, obj: c.New}
-		if pointer.IsNil(c.New) {
+		if object.IsNil(c.New) {
 			u.now.left = u.leftAt(s, c)
 			u.left(s, c, u.unseen(c.Key, u.now.left), content)
 		} else {
@@ -195,10 +181,10 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 	u.now = present[T]{}
 	if joins { // states that the list has left unchanged are newer now
 		for obj := range s.All() {
-			u.refresh(keyOf(obj), content)
+			u.refresh(object.KeyOf(obj), content)
 		}
 	}
-	if step.Listed && sources.Older("", before.version) { // not the first list
+	if step.Listed && object.Older("", before.version) { // not the first list
 		u.skipped(s, before, content)
 		if listed := (stamp{s.epoch, s.Version()}); !joins && s.gap.open {
 			s.gap.until = listed
@@ -222,7 +208,7 @@ func (u *Union[T]) Behind() (behind []Part[T]) {
 
 // entered reports that obj has entered s.
 func (u *Union[T]) entered(s *state[T], obj T, content Content[T]) {
-	key, at := keyOf(obj), stamp{s.epoch, obj.GetResourceVersion()}
+	key, at := object.KeyOf(obj), stamp{s.epoch, obj.GetResourceVersion()}
 	have, ok := content.Get(key)
 	l := u.leaves[key]
 	if l == nil && !ok && at.before(s.floor) && !u.knows(s, s.floor) {
@@ -247,19 +233,11 @@ func (u *Union[T]) entered(s *state[T], obj T, content Content[T]) {
 		case at.before(stamp{other.epoch, state.GetResourceVersion()}):
 			u.refresh(key, content)
 			return
-		case other.epoch == s.epoch && ok && pointer.Equal(have, state) && isVersion(have, obj): // another copy
+		case other.epoch == s.epoch && ok && object.Same(have, state) && object.SameVersion(have, obj): // another copy
 			return
 		}
 	}
 	content.Put(obj)
-}
-
-func keyOf[T Object](obj T) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
-
-// isVersion reports whether a and b are the same version of the same object.
-func isVersion[T Object](a, b T) bool {
-	rv := a.GetResourceVersion()
-	return rv != "" && rv == b.GetResourceVersion() && a.GetUID() == b.GetUID()
 }
 
 // left reports that an object has left s at a stamp, or before.
@@ -288,7 +266,7 @@ func (u *Union[T]) left(s *state[T], c Change[T], at stamp, content Content[T]) 
 // the last state, that has the version of the deletion; but not every server is so exact.
 func (u *Union[T]) leftAt(s *state[T], c Change[T]) stamp {
 	last, version := c.Last.GetResourceVersion(), s.Version()
-	exact := c.Final && sources.Older(u.now.from, last) && !sources.Older(version, last)
+	exact := c.Final && object.Older(u.now.from, last) && !object.Older(version, last)
 	if c.Unwanted || exact {
 		version = last
 	}
@@ -297,7 +275,7 @@ func (u *Union[T]) leftAt(s *state[T], c Change[T]) stamp {
 
 // unseen returns when every part is known to lack an object that left at a stamp: that, or the list of a part that has
 // not seen what happened then.
-func (u *Union[T]) unseen(key Key, at stamp) stamp {
+func (u *Union[T]) unseen(key object.Key, at stamp) stamp {
 	for _, s := range u.parts {
 		if s.gap.open && s.Covers(key.Namespace) && s.gap.has(at) {
 			at = s.gap.until
@@ -310,12 +288,12 @@ func (u *Union[T]) unseen(key Key, at stamp) stamp {
 func (g gap) has(at stamp) bool { return stamp{g.until.epoch, g.from}.before(at) && at.before(g.until) }
 
 // get returns the object with that key in s, as of the change under way.
-func (u *Union[T]) get(s *state[T], key Key) (obj T, ok bool) {
+func (u *Union[T]) get(s *state[T], key object.Key) (obj T, ok bool) {
 	switch {
 	case !s.Covers(key.Namespace):
 		return obj, false
 	case s == u.now.part && key == u.now.key:
-		return u.now.obj, !pointer.IsNil(u.now.obj)
+		return u.now.obj, !object.IsNil(u.now.obj)
 	}
 	return s.Get(key)
 }
@@ -330,7 +308,7 @@ func (u *Union[T]) knows(s *state[T], at stamp) bool {
 }
 
 // newest returns the newest state of an object that a part has.
-func (u *Union[T]) newest(key Key) (newest T, ok bool) {
+func (u *Union[T]) newest(key object.Key) (newest T, ok bool) {
 	var found stamp
 	for _, s := range u.parts {
 		if obj, has := u.get(s, key); has {
@@ -342,13 +320,13 @@ func (u *Union[T]) newest(key Key) (newest T, ok bool) {
 	return newest, ok
 }
 
-func has[T Object](p Part[T], key Key) bool {
+func has[T object.Object](p Part[T], key object.Key) bool {
 	_, ok := p.Get(key)
 	return ok
 }
 
 // refresh makes the content agree with the parts on an object.
-func (u *Union[T]) refresh(key Key, content Content[T]) {
+func (u *Union[T]) refresh(key object.Key, content Content[T]) {
 	if l := u.leaves[key]; l != nil {
 		u.settle(l, content)
 		return
@@ -356,7 +334,7 @@ func (u *Union[T]) refresh(key Key, content Content[T]) {
 	have, ok := content.Get(key)
 	newest, has := u.newest(key)
 	switch {
-	case has && (!ok || !isVersion(have, newest)):
+	case has && (!ok || !object.SameVersion(have, newest)):
 		content.Put(newest)
 	case ok && !has:
 		content.Remove(key, have, false)
@@ -385,7 +363,7 @@ func (u *Union[T]) claim(s *state[T]) (version string) {
 	s.gap.open = s.gap.open && slices.ContainsFunc(u.parts, func(other *state[T]) bool {
 		return !other.refused && other.Overlaps(s.Part) && !u.knows(other, s.gap.until)
 	})
-	if s.gap.open && sources.Older(s.gap.from, version) {
+	if s.gap.open && object.Older(s.gap.from, version) {
 		version = s.gap.from
 	}
 	if s.epoch < u.epoch {
@@ -427,7 +405,7 @@ func (u *Union[T]) Remove(p Part[T], had []T, content Content[T]) {
 		}
 	}
 	for _, obj := range had {
-		c := Change[T]{Key: keyOf(obj), Old: obj, Last: obj, Unwanted: true}
+		c := Change[T]{Key: object.KeyOf(obj), Old: obj, Last: obj, Unwanted: true}
 		u.left(s, c, stamp{s.epoch, obj.GetResourceVersion()}, content)
 	}
 }

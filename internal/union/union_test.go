@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/testkit"
 )
 
@@ -54,11 +55,11 @@ type part struct {
 	have    map[string]*thing
 }
 
-func (p *part) Get(key Key) (*thing, bool) { t, ok := p.have[key.Name]; return t, ok }
-func (p *part) All() iter.Seq[*thing]      { return maps.Values(maps.Clone(p.have)) }
-func (p *part) Covers(string) bool         { return true }
-func (p *part) Overlaps(Part[*thing]) bool { return true }
-func (p *part) Version() string            { return strconv.Itoa(p.reached) }
+func (p *part) Get(key object.Key) (*thing, bool) { t, ok := p.have[key.Name]; return t, ok }
+func (p *part) All() iter.Seq[*thing]             { return maps.Values(maps.Clone(p.have)) }
+func (p *part) Covers(string) bool                { return true }
+func (p *part) Overlaps(Part[*thing]) bool        { return true }
+func (p *part) Version() string                   { return strconv.Itoa(p.reached) }
 
 func version(text string) int {
 	v, _ := strconv.Atoi(text)
@@ -77,7 +78,7 @@ func (p *part) stepAs(as Part[*thing], u *Union[*thing], c *content, n int) {
 	for _, w := range p.server.writes[from : from+n] {
 		p.reached++
 		old := p.have[w.obj.name]
-		change := Change[*thing]{Key: keyOf(w.obj), Old: old, Last: w.obj, Final: true}
+		change := Change[*thing]{Key: object.KeyOf(w.obj), Old: old, Last: w.obj, Final: true}
 		switch {
 		case !w.gone && strings.Contains(w.obj.labels, p.letter):
 			change.New = w.obj
@@ -104,12 +105,12 @@ func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, at 
 	var changes []Change[*thing]
 	for name, old := range before {
 		if have[name] == nil {
-			changes = append(changes, Change[*thing]{Key: keyOf(old), Old: old, Last: old})
+			changes = append(changes, Change[*thing]{Key: object.KeyOf(old), Old: old, Last: old})
 		}
 	}
 	for name, obj := range have {
 		if old := before[name]; old != obj {
-			changes = append(changes, Change[*thing]{Key: keyOf(obj), Old: old, New: obj})
+			changes = append(changes, Change[*thing]{Key: object.KeyOf(obj), Old: old, New: obj})
 		}
 	}
 	return u.Update(p, Step[*thing]{From: strconv.Itoa(from), WentBack: relisted && at < from, Listed: true, Relisted: relisted,
@@ -132,8 +133,8 @@ type content struct {
 	events []string
 }
 
-func (c *content) Get(key Key) (*thing, bool) { t, ok := c.have[key.Name]; return t, ok }
-func (c *content) All() iter.Seq[*thing]      { return maps.Values(c.have) }
+func (c *content) Get(key object.Key) (*thing, bool) { t, ok := c.have[key.Name]; return t, ok }
+func (c *content) All() iter.Seq[*thing]             { return maps.Values(c.have) }
 
 func (c *content) Put(t *thing) {
 	if c.have[t.name] != t {
@@ -142,7 +143,7 @@ func (c *content) Put(t *thing) {
 	}
 }
 
-func (c *content) Remove(key Key, last *thing, final bool) {
+func (c *content) Remove(key object.Key, last *thing, final bool) {
 	if have := c.have[key.Name]; have != nil {
 		if !final {
 			last = have
@@ -168,8 +169,8 @@ func newUnion(letters string, writes ...write) (*Union[*thing], []*part, *conten
 	return u, parts, &content{have: map[string]*thing{}}
 }
 
-func object(labels string) write { return write{obj: &thing{name: "x", uid: "u", labels: labels}} }
-func gone(labels string) write   { return write{&thing{name: "x", uid: "u", labels: labels}, true} }
+func newObject(labels string) write { return write{obj: &thing{name: "x", uid: "u", labels: labels}} }
+func gone(labels string) write      { return write{&thing{name: "x", uid: "u", labels: labels}, true} }
 
 // An object that moves from one part to another never leaves, whichever part knows first. An object that leaves all
 // parts leaves the union when every part knows, with its latest state.
@@ -180,18 +181,18 @@ func TestMoves(t *testing.T) {
 		steps  string // the letters of the parts that take in their next write
 		want   string
 	}{
-		{"the first part knows first", []write{object("a"), object("b")}, "aabb", "+u@1 +u@2"},
-		{"the second part knows first", []write{object("a"), object("b")}, "abba", "+u@1 +u@2"},
-		{"a part is behind by two moves", []write{object("a"), object("b"), object("a")}, "aaabbb", "+u@1 +u@3"},
-		{"in both, then in one", []write{object("ab"), object("a")}, "abab", "+u@1 +u@2"},
-		{"a part that is behind shows no older state", []write{object("a"), object("ab"), object("a")}, "aaabbb", "+u@1 +u@2 +u@3"},
-		{"deleted, and the other part does not know", []write{object("a"), gone("a")}, "aa", "+u@1"},
-		{"deleted, and the other part knows", []write{object("a"), gone("a")}, "aabb", "+u@1 -u@2"},
-		{"deleted from both", []write{object("ab"), gone("ab")}, "abab", "+u@1 -u@2"},
-		{"deleted, and the other part still has it", []write{object("ab"), gone("ab")}, "aab", "+u@1"},
-		{"deleted and created again", []write{object("a"), gone("a"), object("b")}, "aaabbb", "+u@1 -u@2 +u@3"},
-		{"a part that is behind revives nothing", []write{object("a"), object("ab"), gone("ab")}, "aaabb", "+u@1 +u@2"},
-		{"a part that is behind revives nothing, and ends it", []write{object("a"), object("ab"), gone("ab")}, "aaabbb", "+u@1 +u@2 -u@3"},
+		{"the first part knows first", []write{newObject("a"), newObject("b")}, "aabb", "+u@1 +u@2"},
+		{"the second part knows first", []write{newObject("a"), newObject("b")}, "abba", "+u@1 +u@2"},
+		{"a part is behind by two moves", []write{newObject("a"), newObject("b"), newObject("a")}, "aaabbb", "+u@1 +u@3"},
+		{"in both, then in one", []write{newObject("ab"), newObject("a")}, "abab", "+u@1 +u@2"},
+		{"a part that is behind shows no older state", []write{newObject("a"), newObject("ab"), newObject("a")}, "aaabbb", "+u@1 +u@2 +u@3"},
+		{"deleted, and the other part does not know", []write{newObject("a"), gone("a")}, "aa", "+u@1"},
+		{"deleted, and the other part knows", []write{newObject("a"), gone("a")}, "aabb", "+u@1 -u@2"},
+		{"deleted from both", []write{newObject("ab"), gone("ab")}, "abab", "+u@1 -u@2"},
+		{"deleted, and the other part still has it", []write{newObject("ab"), gone("ab")}, "aab", "+u@1"},
+		{"deleted and created again", []write{newObject("a"), gone("a"), newObject("b")}, "aaabbb", "+u@1 -u@2 +u@3"},
+		{"a part that is behind revives nothing", []write{newObject("a"), newObject("ab"), gone("ab")}, "aaabb", "+u@1 +u@2"},
+		{"a part that is behind revives nothing, and ends it", []write{newObject("a"), newObject("ab"), gone("ab")}, "aaabbb", "+u@1 +u@2 -u@3"},
 	} {
 		u, parts, content := newUnion("ab", c.writes...)
 		for _, letter := range c.steps {
@@ -209,9 +210,9 @@ func TestPartsThatAreNotWaitedFor(t *testing.T) {
 		"refused": func(u *Union[*thing], b *part, c *content) { u.Refuse(b, c) },
 		"removed": func(u *Union[*thing], b *part, c *content) { u.Remove(b, nil, c) },
 		"asked": func(u *Union[*thing], b *part, c *content) {
-			u.Lacked(Question{Key{Name: "x"}, "1"}, "2", c) // an older question
+			u.Lacked(Question{object.Key{Name: "x"}, "1"}, "2", c) // an older question
 			q := u.Questions(9)
-			if len(q) != 1 || q[0] != (Question{Key{Name: "x"}, "2"}) || len(u.Questions(9)) != 0 {
+			if len(q) != 1 || q[0] != (Question{object.Key{Name: "x"}, "2"}) || len(u.Questions(9)) != 0 {
 				t.Errorf("questions %v, then %v", q, u.Questions(9))
 			}
 			u.Unanswered(q[0])
@@ -226,7 +227,7 @@ func TestPartsThatAreNotWaitedFor(t *testing.T) {
 			b.step(u, c)
 		},
 	} {
-		u, parts, content := newUnion("ab", object("a"), gone("a"))
+		u, parts, content := newUnion("ab", newObject("a"), gone("a"))
 		parts[0].step(u, content)
 		parts[0].step(u, content)
 		if got := strings.Join(content.events, " "); got != "+u@1" {
@@ -255,7 +256,7 @@ func checkEmpty(t *testing.T, u *Union[*thing]) {
 
 // An object that a removed part had stays if another part has it.
 func TestRemovedPart(t *testing.T) {
-	u, parts, content := newUnion("ab", object("ab"), write{obj: &thing{name: "y", uid: "v", labels: "a"}})
+	u, parts, content := newUnion("ab", newObject("ab"), write{obj: &thing{name: "y", uid: "v", labels: "a"}})
 	for _, p := range []int{0, 0, 1, 1} {
 		parts[p].step(u, content)
 	}
@@ -268,7 +269,7 @@ func TestRemovedPart(t *testing.T) {
 
 // The newest state of several parts wins, whichever comes last.
 func TestNewestStateWins(t *testing.T) {
-	u, parts, content := newUnion("abc", object("abc"), object("abc"), object("abc"))
+	u, parts, content := newUnion("abc", newObject("abc"), newObject("abc"), newObject("abc"))
 	parts[1].steps(u, content, 2)
 	parts[0].steps(u, content, 3)
 	parts[2].steps(u, content, 1)
@@ -277,7 +278,7 @@ func TestNewestStateWins(t *testing.T) {
 		t.Error(got)
 	}
 	// The object leaves the first part. Of the others, the second has the newest state.
-	u, parts, content = newUnion("abc", object("abc"), object("ab"), object("b"))
+	u, parts, content = newUnion("abc", newObject("abc"), newObject("ab"), newObject("b"))
 	parts[2].step(u, content)
 	for range 3 {
 		parts[1].step(u, content)
@@ -293,7 +294,7 @@ func TestNewestStateWins(t *testing.T) {
 // A leave ends as soon as its part knows its version, and not with a later one. It ends at once if a part that knows of
 // it has the object.
 func TestLeaveEndsAtItsVersion(t *testing.T) {
-	u, parts, content := newUnion("abc", object("a"), gone("a"), write{obj: &thing{name: "y", uid: "v"}})
+	u, parts, content := newUnion("abc", newObject("a"), gone("a"), write{obj: &thing{name: "y", uid: "v"}})
 	parts[0].steps(u, content, 3)
 	parts[1].steps(u, content, 2)
 	parts[2].steps(u, content, 1)
@@ -306,7 +307,7 @@ func TestLeaveEndsAtItsVersion(t *testing.T) {
 	}
 	checkEmpty(t, u)
 
-	u, parts, content = newUnion("abc", object("a"), object("b"), write{obj: &thing{name: "y", uid: "v"}})
+	u, parts, content = newUnion("abc", newObject("a"), newObject("b"), write{obj: &thing{name: "y", uid: "v"}})
 	parts[0].step(u, content)
 	parts[0].list(u, content, 3, false)
 	parts[1].steps(u, content, 3)
@@ -319,7 +320,7 @@ func TestLeaveEndsAtItsVersion(t *testing.T) {
 // A part claims a version only when the content shows what the part knows.
 // Guarantees: U6
 func TestPartClaimsWhatTheContentShows(t *testing.T) {
-	u, parts, content := newUnion("ab", object("a"), gone("a"), write{obj: &thing{name: "y", uid: "v"}})
+	u, parts, content := newUnion("ab", newObject("a"), gone("a"), write{obj: &thing{name: "y", uid: "v"}})
 	parts[0].step(u, content)
 	parts[0].list(u, content, 3, false) // the object left at some version up to 3
 	parts[1].steps(u, content, 2)
@@ -332,7 +333,7 @@ func TestPartClaimsWhatTheContentShows(t *testing.T) {
 	}
 
 	// A part whose object an answer of the server keeps out claims nothing that the content lacks.
-	u, parts, content = newUnion("ab", object("a"), object("b"), gone("b"))
+	u, parts, content = newUnion("ab", newObject("a"), newObject("b"), gone("b"))
 	parts[0].steps(u, content, 2)
 	u.Lacked(u.Questions(1)[0], "3", content)
 	parts[1].steps(u, content, 2)
@@ -423,7 +424,7 @@ func TestRefusedPartSendsNothingBack(t *testing.T) {
 		},
 		"by a list": func(p *part, u *Union[*thing], c *content) { p.list(u, c, len(p.server.writes), false) },
 	} {
-		u, parts, content := newUnion("ab", object("ab"), object("ab"), object("ab"), gone("ab"))
+		u, parts, content := newUnion("ab", newObject("ab"), newObject("ab"), newObject("ab"), gone("ab"))
 		parts[0].step(u, content)
 		parts[1].step(u, content)
 		u.Refuse(parts[1], content)
@@ -442,7 +443,7 @@ func TestRefusedPartSendsNothingBack(t *testing.T) {
 // An object that a refused part did not have when it left the others enters when the part knows of that.
 // Guarantees: U8
 func TestRefusedPartLearnsWhatItMissed(t *testing.T) {
-	u, parts, content := newUnion("abc", object("a"), object("ab"), gone("ab"), write{obj: &thing{name: "x", uid: "w", labels: "b"}})
+	u, parts, content := newUnion("abc", newObject("a"), newObject("ab"), gone("ab"), write{obj: &thing{name: "x", uid: "w", labels: "b"}})
 	parts[0].step(u, content)
 	parts[2].step(u, content)
 	parts[1].step(u, content)
@@ -467,7 +468,7 @@ func TestRefusedPartLearnsWhatItMissed(t *testing.T) {
 // While a part is refused, an object that left another is asked for, although the refused part has an old state of it.
 // Guarantees: U7
 func TestQuestionsIgnoreRefusedParts(t *testing.T) {
-	u, parts, content := newUnion("abc", object("ab"), gone("ab"))
+	u, parts, content := newUnion("abc", newObject("ab"), gone("ab"))
 	parts[1].step(u, content)
 	parts[0].step(u, content)
 	u.Refuse(parts[1], content)
@@ -484,7 +485,7 @@ func TestQuestionsIgnoreRefusedParts(t *testing.T) {
 
 // An object that left the other parts stays if a new part has it.
 func TestPartThatComesHasWhatOthersLack(t *testing.T) {
-	u, parts, content := newUnion("ab", object("a"), object("c"))
+	u, parts, content := newUnion("ab", newObject("a"), newObject("c"))
 	parts[0].step(u, content)
 	parts[0].step(u, content)
 	u.Lacked(u.Questions(9)[0], "12", content)
@@ -506,7 +507,7 @@ func TestPartThatComesHasWhatOthersLack(t *testing.T) {
 // What a new part has before it has reached the others does not enter the content, for example from a saved state.
 // Guarantees: U8
 func TestNewPartRevivesNothing(t *testing.T) {
-	u, parts, content := newUnion("ab", object("ac"), gone("ac"), write{obj: &thing{name: "y", uid: "v", labels: "c"}})
+	u, parts, content := newUnion("ab", newObject("ac"), gone("ac"), write{obj: &thing{name: "y", uid: "v", labels: "c"}})
 	parts[1].steps(u, content, 2)
 	parts[0].steps(u, content, 2)
 	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}}
@@ -524,7 +525,7 @@ func TestNewPartRevivesNothing(t *testing.T) {
 
 // A list that is older than the content has no lasting effect.
 func TestOlderList(t *testing.T) {
-	u, parts, content := newUnion("ab", object("ab"), object("b"))
+	u, parts, content := newUnion("ab", newObject("ab"), newObject("b"))
 	newer := parts[0].server.writes[1].obj
 	parts[1].steps(u, content, 2)
 	parts[0].list(u, content, 1, false)
@@ -541,14 +542,14 @@ func TestOlderList(t *testing.T) {
 // A comparison finds what the content has otherwise than the parts. Rebuild repairs it.
 // Guarantees: U9
 func TestCompareAndRebuild(t *testing.T) {
-	u, parts, c := newUnion("ab", object("ab"), write{obj: &thing{name: "y", uid: "v", labels: "a"}},
+	u, parts, c := newUnion("ab", newObject("ab"), write{obj: &thing{name: "y", uid: "v", labels: "a"}},
 		write{obj: &thing{name: "z", uid: "w", labels: "ab"}}, write{obj: &thing{name: "z", uid: "w", labels: "ab"}})
 	for _, p := range parts {
 		p.steps(u, c, 4)
 	}
 	compare := func() (texts []string) {
 		copied, _ := u.Copy(func(p Part[*thing]) Part[*thing] { return p })
-		objects, _ := copied.Compare(c, func(key Key, have, want *thing) {
+		objects, _ := copied.Compare(c, func(key object.Key, have, want *thing) {
 			texts = append(texts, fmt.Sprint(key.Name, have != nil, want != nil))
 		})
 		if slices.Sort(texts); objects != 3 {
@@ -575,10 +576,10 @@ func TestCompareAndRebuild(t *testing.T) {
 // An object that has left a part is not compared, but the union is settled only when it is gone.
 // Guarantees: U9
 func TestCompareWaitsForLeaves(t *testing.T) {
-	u, parts, c := newUnion("ab", object("a"), gone("a"))
+	u, parts, c := newUnion("ab", newObject("a"), gone("a"))
 	parts[0].steps(u, c, 2)
 	copied, ok := u.Copy(func(p Part[*thing]) Part[*thing] { return p })
-	copied.Compare(c, func(key Key, _, _ *thing) { t.Errorf("%s differs", key) })
+	copied.Compare(c, func(key object.Key, _, _ *thing) { t.Errorf("%s differs", key) })
 	if !ok || u.Concluded(copied) {
 		t.Error("settled, although the content has a deleted object")
 	}

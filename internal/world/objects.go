@@ -15,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer"
-
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // Resources of tests. No server has gadgets unless the test registers them.
@@ -133,7 +132,7 @@ func Encode(pod *corev1.Pod, like []byte) []byte {
 
 // IsGone is a condition for Await: the object does not exist.
 func IsGone[T informer.Object](obj T) bool {
-	return pointer.IsNil(obj)
+	return object.IsNil(obj)
 }
 
 // SeenAs returns a pod of the server as an informer of T holds it, which is how client-go decodes it.

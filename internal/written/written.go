@@ -10,19 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-)
 
-// Object is an object as the server returned it.
-type Object interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-}
+	"github.com/typedinformer/informer/internal/object"
+)
 
 // Deletable is an object whose deletion can take time.
 type Deletable interface {
-	Object
+	object.Object
 	GetDeletionTimestamp() *metav1.Time
 	GetDeletionGracePeriodSeconds() *int64
 	GetFinalizers() []string
@@ -51,9 +45,9 @@ type Write struct {
 	Server   string
 	Resource schema.GroupResource
 	// Object is the object after the write, or, if Gone is true, a [Gone] of the object that the server no longer has.
-	Object Object
+	Object object.Object
 	Gone   bool
-	Before Object // if Gone is true: the object after an earlier write of these notes, or nil
+	Before object.Object // if Gone is true: the object after an earlier write of these notes, or nil
 	// Version is the highest resource version that a write returned, if versions can be compared, or else the latest.
 	Version string
 }
@@ -96,7 +90,7 @@ func Wanted(ctx context.Context) bool { return ctx.Value(inContext{}) != nil }
 
 // Note notes that server returned obj for a write to resource, in place of an earlier write of the same object. obj may
 // be a [Gone]. Without notes in ctx, or for an object without a version, such as a review, it does nothing.
-func Note(ctx context.Context, server string, resource schema.GroupResource, obj Object) {
+func Note(ctx context.Context, server string, resource schema.GroupResource, obj object.Object) {
 	notes, ok := ctx.Value(inContext{}).(*Notes)
 	if !ok {
 		return

@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // The removal of the last finalizer deletes an object whose grace period is over. Until then, the server keeps the object, and so does the
@@ -52,16 +54,16 @@ func TestDeletionsHaveTheObjectBefore(t *testing.T) {
 	if w := notes.Take(); len(w) != 1 || w[0].Before != nil {
 		t.Errorf("got %+v", w)
 	}
-	before := object("x", "1")
+	before := newObject("x", "1")
 	Note(ctx, "s", pods, before)
 	Note(ctx, "s", pods, gone)
 	Note(ctx, "s", pods, gone)
-	if w := notes.Take(); len(w) != 1 || w[0].Before != Object(before) || !w[0].Gone || w[0].Version != "1" {
+	if w := notes.Take(); len(w) != 1 || w[0].Before != object.Object(before) || !w[0].Gone || w[0].Version != "1" {
 		t.Errorf("got %+v", w)
 	}
 }
 
-func object(name, version string) *metav1.ObjectMeta {
+func newObject(name, version string) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{Namespace: "a", Name: name, UID: "u", ResourceVersion: version}
 }
 
@@ -75,37 +77,37 @@ func TestNotesHaveTheLatestWriteOfEachObject(t *testing.T) {
 		want map[string]Write // by version; "" if there is none
 	}{
 		"nothing":             {func(ctx context.Context) {}, map[string]Write{}},
-		"an object":           {func(ctx context.Context) { Note(ctx, "s", pods, object("x", "1")) }, map[string]Write{"1": {}}},
-		"without a version":   {func(ctx context.Context) { Note(ctx, "s", pods, object("", "")) }, map[string]Write{}},
+		"an object":           {func(ctx context.Context) { Note(ctx, "s", pods, newObject("x", "1")) }, map[string]Write{"1": {}}},
+		"without a version":   {func(ctx context.Context) { Note(ctx, "s", pods, newObject("", "")) }, map[string]Write{}},
 		"deleted":             {func(ctx context.Context) { Note(ctx, "s", pods, gone) }, map[string]Write{"": {Gone: true}}},
-		"created and deleted": {func(ctx context.Context) { Note(ctx, "s", pods, object("x", "1")); Note(ctx, "s", pods, gone) }, map[string]Write{"1": {Gone: true}}},
-		"deleted and created": {func(ctx context.Context) { Note(ctx, "s", pods, gone); Note(ctx, "s", pods, object("x", "2")) }, map[string]Write{"2": {}}},
+		"created and deleted": {func(ctx context.Context) { Note(ctx, "s", pods, newObject("x", "1")); Note(ctx, "s", pods, gone) }, map[string]Write{"1": {Gone: true}}},
+		"deleted and created": {func(ctx context.Context) { Note(ctx, "s", pods, gone); Note(ctx, "s", pods, newObject("x", "2")) }, map[string]Write{"2": {}}},
 		"updated twice": {func(ctx context.Context) {
-			Note(ctx, "s", pods, object("x", "1"))
-			Note(ctx, "s", pods, object("x", "2"))
+			Note(ctx, "s", pods, newObject("x", "1"))
+			Note(ctx, "s", pods, newObject("x", "2"))
 		}, map[string]Write{"2": {}}},
 		"returned in another order": {func(ctx context.Context) {
-			Note(ctx, "s", pods, object("x", "11"))
-			Note(ctx, "s", pods, object("x", "9"))
+			Note(ctx, "s", pods, newObject("x", "11"))
+			Note(ctx, "s", pods, newObject("x", "9"))
 		}, map[string]Write{"11": {}}},
 		"of several names": {func(ctx context.Context) {
-			Note(ctx, "s", pods, object("x", "1"))
-			Note(ctx, "s", pods, object("y", "2"))
+			Note(ctx, "s", pods, newObject("x", "1"))
+			Note(ctx, "s", pods, newObject("y", "2"))
 		}, map[string]Write{"1": {}, "2": {}}},
 		"of several resources": {func(ctx context.Context) {
-			Note(ctx, "s", pods, object("x", "1"))
-			Note(ctx, "s", nodes, object("x", "2"))
+			Note(ctx, "s", pods, newObject("x", "1"))
+			Note(ctx, "s", nodes, newObject("x", "2"))
 		}, map[string]Write{"1": {}, "2": {}}},
 		"of several servers": {func(ctx context.Context) {
-			Note(ctx, "s", pods, object("x", "1"))
-			Note(ctx, "z", pods, object("x", "2"))
+			Note(ctx, "s", pods, newObject("x", "1"))
+			Note(ctx, "z", pods, newObject("x", "2"))
 		}, map[string]Write{"1": {}, "2": {}}},
 		"in a context of it": {func(ctx context.Context) {
 			ctx, end := context.WithCancel(ctx)
 			defer end()
-			Note(ctx, "s", pods, object("x", "1"))
+			Note(ctx, "s", pods, newObject("x", "1"))
 		}, map[string]Write{"1": {}}},
-		"in a context detached": {func(ctx context.Context) { Note(context.Background(), "s", pods, object("x", "1")) }, map[string]Write{}},
+		"in a context detached": {func(ctx context.Context) { Note(context.Background(), "s", pods, newObject("x", "1")) }, map[string]Write{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, notes := With(t.Context())

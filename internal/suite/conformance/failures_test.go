@@ -14,7 +14,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/testkit"
 	"github.com/typedinformer/informer/internal/world"
 )
@@ -152,7 +152,7 @@ func (r *rig[T]) relistFindsNothing() {
 	remove()
 	r.wantDecodeErrors(0)
 	r.main.want()
-	if !slices.EqualFunc(r.inf.Store().List(), before, pointer.Equal) {
+	if !slices.EqualFunc(r.inf.Store().List(), before, object.Same) {
 		r.Error("the store has other objects")
 	}
 	r.end()
@@ -199,7 +199,7 @@ func (r *rig[T]) relistFindsChanges() {
 	r.main.before = nil
 	r.main.want("update a/changed 1->3", "delete a/gone 1 final=false", "delete a/replaced 1 final=false", "add a/replaced 2 initial=false", "add a/new 1 initial=false",
 		"update b/changed 1->3", "delete b/gone 1 final=false", "delete b/replaced 1 final=false", "add b/replaced 2 initial=false", "add b/new 1 initial=false")
-	if again, _ := r.inf.Store().Get(informer.Key{Namespace: "a", Name: "same"}); !pointer.Equal(again, same) || calls != 10 {
+	if again, _ := r.inf.Store().Get(informer.Key{Namespace: "a", Name: "same"}); !object.Same(again, same) || calls != 10 {
 		r.Errorf("the unchanged object was replaced; %d calls", calls)
 	}
 	r.end()

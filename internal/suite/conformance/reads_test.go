@@ -15,7 +15,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/world"
 )
 
@@ -32,7 +32,7 @@ func (r *rig[T]) snapshotIsForEver() {
 	describe := func() (lines []string) {
 		for obj := range snap.All() {
 			lines = append(lines, fmt.Sprint(informer.KeyOf(obj), obj.GetResourceVersion(), obj.GetLabels()))
-			if got, ok := snap.Get(informer.KeyOf(obj)); !ok || !pointer.Equal(got, obj) {
+			if got, ok := snap.Get(informer.KeyOf(obj)); !ok || !object.Same(got, obj) {
 				r.Errorf("Get of %v returns another object than All", informer.KeyOf(obj))
 			}
 		}

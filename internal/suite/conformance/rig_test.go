@@ -20,7 +20,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/pointer"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/testkit"
 	"github.com/typedinformer/informer/internal/world"
 )
@@ -244,7 +244,7 @@ func (r *rig[T]) end() {
 	r.put("a", "late", "1")
 	<-time.After(time.Minute)
 	r.main.want()
-	if !slices.EqualFunc(before, r.inf.Store().List(), pointer.Equal) {
+	if !slices.EqualFunc(before, r.inf.Store().List(), object.Same) {
 		r.Error("the store has changed after the end")
 	}
 	if s := r.inf.Status(); s.Reflectors[0].State != informer.ReflectorIdle {
@@ -254,7 +254,7 @@ func (r *rig[T]) end() {
 
 func sameObjects[T informer.Object](has map[informer.Key]T, store *informer.Store[T]) bool {
 	for obj := range store.All() {
-		if !pointer.Equal(has[informer.KeyOf(obj)], obj) {
+		if !object.Same(has[informer.KeyOf(obj)], obj) {
 			return false
 		}
 	}
@@ -283,7 +283,7 @@ func (r *rig[T]) equals() {
 				want = append(want, obj)
 			}
 		}
-		if got := slices.Collect(r.byV.LookupIn(snap, v)); len(got) == 0 || !slices.EqualFunc(got, want, pointer.Equal) { // C5, C8
+		if got := slices.Collect(r.byV.LookupIn(snap, v)); len(got) == 0 || !slices.EqualFunc(got, want, object.Same) { // C5, C8
 			r.Errorf("index has %v as %s, store has %v", got, v, want)
 		}
 		indexed += len(want)

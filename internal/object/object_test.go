@@ -1,4 +1,4 @@
-package pointer
+package object
 
 import (
 	"fmt"
@@ -20,12 +20,12 @@ func TestComparesAsTheOperatorDoes(t *testing.T) {
 		{"pointer", IsNil(a), false},
 		{"nil interface", IsNil[fmt.Stringer](nil), true},
 		{"interface with a nil pointer", IsNil[fmt.Stringer]((*text)(nil)), false},
-		{"the same pointer", Equal(a, a), true},
-		{"pointers to equal values", Equal(a, b), false},
-		{"nil pointers", Equal[*text](nil, nil), true},
-		{"pointer and nil", Equal(a, nil), false},
-		{"the same pointer in interfaces", Equal[fmt.Stringer](a, a), true},
-		{"interfaces", Equal[fmt.Stringer](a, b), false},
+		{"the same pointer", Same(a, a), true},
+		{"pointers to equal values", Same(a, b), false},
+		{"nil pointers", Same[*text](nil, nil), true},
+		{"pointer and nil", Same(a, nil), false},
+		{"the same pointer in interfaces", Same[fmt.Stringer](a, a), true},
+		{"interfaces", Same[fmt.Stringer](a, b), false},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %t, want %t", c.name, c.got, c.want)
