@@ -114,6 +114,7 @@ type ReflectorTraffic struct {
 	ListsBy, WatchesBy map[Reason]int
 	// SharedKeys is the number of keys that the server gives to several objects with different UIDs at once, as a proxy of
 	// several clusters can. The store keeps one object of each, and ignores the others until the server deletes that one.
+	// Then another one takes its place.
 	SharedKeys int
 	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
 	// also bookmarks and the initial events of streaming lists. Late counts the events that were older than the resource

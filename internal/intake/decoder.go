@@ -51,7 +51,7 @@ type Decoder[T object.Object] struct {
 	ReportShared func(error)
 
 	outside atomic.Int64
-	shared  sharedKeys
+	shared  sharedKeys[T]
 	batches batches[T]
 }
 
@@ -109,6 +109,7 @@ type Result[T object.Object] struct {
 	UID      string // the object's
 	Version  string // its resource version
 	Ignored  bool   // another object has its key, and the store keeps that one
+	Succeeds bool   // another object had its key, and the store has lost that one: it is no event of the watch
 	Deleted  bool   // the server reported it as deleted: this is its last state
 	Filtered bool   // Filter rejected it, or it is outside the shard
 	Outside  bool   // it is outside the shard

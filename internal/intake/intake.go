@@ -193,8 +193,13 @@ func (in *intake[T]) handOn(b *batch[T]) error {
 		e := &b.objects[i]
 		result, err := in.decoder.finish(one, in.format, b.bytes(e), &in.asked, e)
 		if err == nil {
-			result.Ignored = in.live && in.decoder.ignores(&result, e.other)
-			err = in.hand(result)
+			var next *Result[T]
+			if in.live {
+				next = in.decoder.share(&result, e.other)
+			}
+			if err = in.hand(result); err == nil && next != nil {
+				err = in.hand(*next)
+			}
 		}
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -12,77 +13,119 @@ import (
 
 const (
 	maxShared   = 1000 // keys
-	maxReplaced = 8    // UIDs of one key
+	maxReplaced = 8    // other objects of one key
 	maxReported = 100  // keys that are reported each for itself, between two lists
 )
 
 // sharedKeys notices keys that the server gives to several objects at once, as a proxy of several clusters can. Each
 // such key keeps one object: the one that the store has. The others are ignored until the server deletes that one, or a
-// list lacks it.
+// list lacks it. After a deletion, another one takes its place: sharedKeys holds the latest state of each.
 //
 // In a list, an object is such if another one has its key and another UID. In a watch, an object that replaces another
 // one of its key is usually a new one, after a deletion that may have been missed. It shares the key if the other one
 // comes back: nobody uses a UID again. So sharedKeys remembers UIDs that were replaced.
 //
 // It is for one goroutine at a time, except count.
-type sharedKeys struct {
-	keys  map[object.Key]*sharedKey
+type sharedKeys[T object.Object] struct {
+	keys  map[object.Key]*sharedKey[T]
 	told  int          // reports since the last list
 	count atomic.Int64 // of shared keys
 }
 
 // sharedKey is a key that has had several objects.
-type sharedKey struct {
-	kept     types.UID
-	replaced []types.UID // the others; the oldest first
-	shared   bool        // one of these came back
+type sharedKey[T object.Object] struct {
+	kept   types.UID
+	others []rival[T] // the oldest first
+	shared bool       // the server has one of these, too
 }
 
-// ignores reports whether the store gets nothing of a change in a watch, since it has another object of the key, which
-// the server has, too. other is the UID of the object that was held when the change came, if it differs.
-func (d *Decoder[T]) ignores(r *Result[T], other types.UID) bool {
+// rival is an object whose key keeps another one.
+type rival[T object.Object] struct {
+	uid types.UID
+	// latest is the latest state. It is nil if the server may lack the object, which has been replaced, and if the store
+	// does not want it.
+	latest *Result[T]
+}
+
+// share sets r.Ignored, for a change in a watch: the store gets nothing of it, since it has another object of the key,
+// which the server has, too. If the change is that the store loses its object, share returns the one that takes its
+// place, or nil. other is the UID of the object that was held when the change came, if it differs.
+func (d *Decoder[T]) share(r *Result[T], other types.UID) (next *Result[T]) {
 	s, uid := &d.shared, types.UID(r.UID)
 	if other == "" && len(s.keys) == 0 || uid == "" || r.Key.Name == "" {
-		return false
+		return nil
 	}
 	k, gone := s.keys[r.Key], r.Deleted || r.Filtered
 	unseen := gone || r.Err != nil // the store does not get the object
 	switch {
 	case k == nil && (other == "" || unseen):
-		return false
+		return nil
 	case k == nil:
-		s.note(r.Key, &sharedKey{kept: uid, replaced: []types.UID{other}})
-		return false
+		s.note(r.Key, &sharedKey[T]{kept: uid, others: []rival[T]{{uid: other}}})
+		return nil
+	case uid == k.kept && gone:
+		return s.succeed(r.Key, k, r.Deleted)
 	case uid == k.kept:
-		if gone {
-			s.forget(r.Key)
-		}
-		return false
+		return nil
 	}
-	at := slices.Index(k.replaced, uid)
+	at := slices.IndexFunc(k.others, func(o rival[T]) bool { return o.uid == uid })
 	switch {
 	case at < 0 && unseen:
-		return false
+		r.Ignored = k.shared
+		return nil
 	case at < 0:
-		k.replaced = append(k.replaced[max(0, len(k.replaced)+1-maxReplaced):], k.kept)
+		k.others = append(k.others[max(0, len(k.others)+1-maxReplaced):], rival[T]{uid: k.kept})
 		k.kept = uid
-		return false
-	case gone:
-		k.replaced = slices.Delete(k.replaced, at, at+1)
-	case !k.shared:
-		k.shared = true
-		s.count.Add(1)
-		if s.told++; s.told <= maxReported {
-			d.ReportShared(sharedError(r.Key, k.kept, uid))
+		return nil
+	case r.Deleted:
+		if k.others = slices.Delete(k.others, at, at+1); len(k.others) == 0 {
+			s.forget(r.Key)
+		}
+	case r.Filtered:
+		k.others[at].latest = nil
+	default:
+		latest := *r
+		if k.others[at].latest = &latest; !k.shared {
+			k.shared = true
+			s.count.Add(1)
+			if s.told++; s.told <= maxReported {
+				d.ReportShared(sharedError(r.Key, k.kept, uid))
+			}
 		}
 	}
-	return true
+	r.Ignored = true
+	return nil
+}
+
+// succeed returns the object that takes the place of the one that k keeps: of those that the server has, the one with
+// the lowest UID. The store loses the kept one, because the server has deleted it or the store does not want it.
+func (s *sharedKeys[T]) succeed(key object.Key, k *sharedKey[T], deleted bool) (next *Result[T]) {
+	at := -1
+	for i, o := range k.others {
+		if o.latest != nil && (at < 0 || o.uid < k.others[at].uid) {
+			at = i
+		}
+	}
+	if at < 0 {
+		s.forget(key)
+		return nil
+	}
+	gone, heir := k.kept, k.others[at]
+	k.kept, k.others = heir.uid, slices.Delete(k.others, at, at+1)
+	heir.latest.Succeeds = true
+	switch {
+	case !deleted:
+		k.others = append(k.others, rival[T]{uid: gone})
+	case len(k.others) == 0:
+		s.forget(key)
+	}
+	return heir.latest
 }
 
 // note adds a key. While there are too many, it forgets one of those that are not shared, if it finds one soon.
-func (s *sharedKeys) note(key object.Key, k *sharedKey) {
+func (s *sharedKeys[T]) note(key object.Key, k *sharedKey[T]) {
 	if s.keys == nil {
-		s.keys = map[object.Key]*sharedKey{}
+		s.keys = map[object.Key]*sharedKey[T]{}
 	}
 	if len(s.keys) >= maxShared {
 		tries := 0
@@ -99,7 +142,7 @@ func (s *sharedKeys) note(key object.Key, k *sharedKey) {
 	s.keys[key] = k
 }
 
-func (s *sharedKeys) forget(key object.Key) {
+func (s *sharedKeys[T]) forget(key object.Key) {
 	if s.keys[key].shared {
 		s.count.Add(-1)
 	}
@@ -133,7 +176,7 @@ func (d *Decoder[T]) listed(items []T) []T {
 		kept[key] = k.kept
 		if before := was[key]; before == nil || !before.shared {
 			if news++; first == nil {
-				first = sharedError(key, k.kept, k.replaced[0])
+				first = sharedError(key, k.kept, k.others[0].uid)
 			}
 		}
 		if len(s.keys) < maxShared {
@@ -152,23 +195,25 @@ func (d *Decoder[T]) listed(items []T) []T {
 	})
 }
 
-// choose returns the key of objects with different UIDs.
-func choose[T object.Object](objects []T, key object.Key, held func(object.Key) (T, bool)) *sharedKey {
-	var uids []types.UID
+// choose returns the key of objects with different UIDs. If several have one UID, the last one counts.
+func choose[T object.Object](objects []T, key object.Key, held func(object.Key) (T, bool)) *sharedKey[T] {
+	byUID := map[types.UID]T{}
 	for _, obj := range objects {
-		uids = append(uids, obj.GetUID())
+		byUID[obj.GetUID()] = obj
 	}
-	slices.Sort(uids)
-	uids = slices.Compact(uids)
-	at := 0
+	uids := slices.Sorted(maps.Keys(byUID))
+	k := &sharedKey[T]{kept: uids[0], shared: true}
 	if held != nil {
-		if obj, ok := held(key); ok {
-			at = max(0, slices.Index(uids, obj.GetUID()))
+		if obj, ok := held(key); ok && slices.Contains(uids, obj.GetUID()) {
+			k.kept = obj.GetUID()
 		}
 	}
-	k := &sharedKey{kept: uids[at], shared: true}
-	k.replaced = slices.Delete(uids, at, at+1)
-	k.replaced = k.replaced[:min(len(k.replaced), maxReplaced)]
+	for _, uid := range uids {
+		if obj := byUID[uid]; uid != k.kept && len(k.others) < maxReplaced {
+			latest := &Result[T]{Object: obj, Key: key, UID: string(uid), Version: obj.GetResourceVersion()}
+			k.others = append(k.others, rival[T]{uid, latest})
+		}
+	}
 	return k
 }
 

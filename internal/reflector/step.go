@@ -308,6 +308,9 @@ func (l *Loop[T, S]) change(ctx context.Context, o intake.Result[T]) error {
 			return nil
 		}
 	}
+	if o.Succeeds {
+		d.Version = "" // the sink has had every change up to that of the event before
+	}
 	gone := o.Deleted || o.Filtered
 	switch {
 	case o.Ignored:
