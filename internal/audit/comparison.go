@@ -102,13 +102,22 @@ type Comparison struct {
 	// recreated has keys for which the server has an object with another UID. The view may have another object that the
 	// server has under the same key.
 	recreated []object.Key
+	differ    map[object.Key]bool // has the keys that differ: the server may have several objects with one key
 	seed      maphash.Seed
 	seen      []uint64 // hashes of the keys that the server has, of those that the view has, too
 }
 
 // NewComparison returns a comparison with view.
 func NewComparison(view View) *Comparison {
-	return &Comparison{view: view, seed: maphash.MakeSeed(), seen: make([]uint64, 0, view.Len())}
+	return &Comparison{view: view, differ: map[object.Key]bool{}, seed: maphash.MakeSeed(), seen: make([]uint64, 0, view.Len())}
+}
+
+// differs notes a difference, once for each key.
+func (c *Comparison) differs(key object.Key, kind string) {
+	if !c.differ[key] {
+		c.differ[key] = true
+		c.found.differs(key, kind)
+	}
 }
 
 func (c *Comparison) hash(key object.Key) uint64 { return maphash.Comparable(c.seed, key) }
@@ -129,15 +138,15 @@ func (c *Comparison) Served(key object.Key, id ID) {
 		c.found.Unclear++
 		return
 	case !ok:
-		c.found.differs(key, missing)
+		c.differs(key, missing)
 		return
 	case !same(have.UID, id.UID) && len(c.recreated) < maxRecreated:
 		c.recreated = append(c.recreated, key)
 		return
 	case !same(have.UID, id.UID):
-		c.found.differs(key, recreated)
+		c.differs(key, recreated)
 	case !same(have.Version, id.Version):
-		c.found.differs(key, outdated)
+		c.differs(key, outdated)
 	}
 	c.seen = append(c.seen, c.hash(key))
 }
@@ -150,7 +159,7 @@ func (c *Comparison) End() Found {
 	slices.Sort(c.seen)
 	for _, key := range c.recreated {
 		if _, also := slices.BinarySearch(c.seen, c.hash(key)); !also {
-			c.found.differs(key, recreated)
+			c.differs(key, recreated)
 		}
 	}
 	for _, key := range c.recreated {
@@ -159,7 +168,7 @@ func (c *Comparison) End() Found {
 	if c.found.Unclear > 0 || c.view.Undecoded().Unnamed() > 0 {
 		c.found.Unclear += c.absent(func(object.Key) {})
 	} else {
-		c.absent(func(key object.Key) { c.found.differs(key, superfluous) })
+		c.absent(func(key object.Key) { c.differs(key, superfluous) })
 	}
 	return c.found
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -150,6 +151,50 @@ func TestComparisonAgreesWithMaps(t *testing.T) {
 		if _, got := compare(objects{ids: has}, serves); !slices.Equal(got, want) {
 			t.Fatalf("%v and %v: %v instead of %v", has, serves, got, want)
 		}
+	}
+}
+
+// The server may have several objects with one key. The view is right if it has one of them, at the version of the server,
+// wherever that comes in the list. A key that differs counts once.
+// Guarantees: R23, R29
+func TestSeveralObjectsWithOneKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		has    string // UID and version of the object in the view; empty for none
+		serves string // the same of those of the server
+		want   string
+	}{
+		"the first":           {"u 1", "u 1,v 2,w 3", ""},
+		"the last":            {"w 3", "u 1,v 2,w 3", ""},
+		"the middle one":      {"v 2", "u 1,v 2,w 3", ""},
+		"outdated":            {"v 1", "u 1,v 2,w 3", "outdated"},
+		"gone":                {"x 1", "u 1,v 2,w 3", "recreated"},
+		"gone, with versions": {"x 1", "u 1,u 2,v 1", "recreated"},
+		"missing":             {"", "u 1,v 2,w 3", "missing"},
+	} {
+		view := objects{ids: map[string]ID{"other": {"o", "1"}}}
+		id := func(text string) ID { uid, version, _ := strings.Cut(text, " "); return ID{uid, version} }
+		if c.has != "" {
+			view.ids["a"] = id(c.has)
+		}
+		cmp := NewComparison(view)
+		cmp.Served(keyOf("other"), ID{"o", "1"})
+		for _, one := range strings.Split(c.serves, ",") {
+			cmp.Served(keyOf("a"), id(one))
+		}
+		found, kind := cmp.End(), ""
+		if len(found.Named) > 0 {
+			kind = found.Named[0].Kind
+		}
+		if found.Differ > 1 || len(found.Named) != found.Differ || kind != c.want || found.Objects != 4 {
+			t.Errorf("%s: %+v, want %q", name, found, c.want)
+		}
+	}
+	cmp := NewComparison(objects{ids: map[string]ID{"a": {"x", "1"}}})
+	for range 2 * maxRecreated {
+		cmp.Served(keyOf("a"), ID{"u", "1"})
+	}
+	if found := cmp.End(); found.Differ != 1 || len(cmp.recreated) > maxRecreated {
+		t.Errorf("%d differ, %d are remembered", found.Differ, len(cmp.recreated))
 	}
 }
 
