@@ -95,6 +95,8 @@ var (
 		"Events of watches, also the initial events of streaming lists.", ofReflector)
 	reflectorLate = counter("informer_late_events_total",
 		"Events older than the resource version before them, which were applied.", ofReflector)
+	reflectorSharedKeys = gauge("informer_shared_keys",
+		"Number of keys that the server gives to several objects at once. The store has one object of each.", sum, ofReflector)
 	reflectorListsBy = counter("informer_lists_total",
 		"Lists that the reflector began, each of one or several requests, by reason.", ofReason)
 	reflectorWatchesBy = counter("informer_watches_total",
