@@ -60,8 +60,10 @@ func FuzzList(f *testing.F) {
 	f.Add(byte(JSON), []byte(`{"items":[{"metadata":{"managedFields":[],"name":"a"}},{},null,7,"\"",[]],"metadata":{"continue":"\u0063"},"kind":"PodList"}`))
 	f.Add(byte(JSON), []byte(`{"items":null,"kind":"PodList","apiVersion":"v1"}`))
 	f.Add(byte(Protobuf), []byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
+	strangeSeeds(func(enc Format, list, _ []byte) { f.Add(byte(enc), list) })
 	f.Fuzz(func(t *testing.T, enc byte, body []byte) {
 		format := Format(enc % 2)
+		checkListKind(t, format, body)
 		var info ListInfo
 		var items []corev1.Pod
 		clean := true
@@ -117,8 +119,10 @@ func FuzzWatch(f *testing.F) {
 	f.Add(byte(JSON), []byte(`{"object":{"metadata":{"name":"a"}},"type":"ADDED"}{"type":"BOOKMARK","object":{}} {"type":"ERROR","object":{"kind":"Status","code":410}}`))
 	f.Add(byte(Protobuf), []byte{0xff, 0xff, 0xff, 0xff, 1})
 	f.Add(byte(Protobuf), []byte("\x00\x00\x00\x0f\x0a\x05ADDED\x12\x06\x0a\x04k8s\x00"))
+	strangeSeeds(func(enc Format, _, stream []byte) { f.Add(byte(enc), stream) })
 	f.Fuzz(func(t *testing.T, enc byte, stream []byte) {
 		format := Format(enc % 2)
+		checkWatchKind(t, format, stream)
 		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
 		whole := NewFrames(bytes.NewReader(stream), format, nil, nil)
 		pieces := NewFrames(&slowReader{b: stream}, format, nil, nil)
