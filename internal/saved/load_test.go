@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
@@ -38,6 +39,12 @@ func TestEveryDamageOfASavedStateShows(t *testing.T) {
 
 // changeHeader replaces the header of the only file.
 func (r *rig) changeHeader(change func(header map[string]any)) {
+	r.Helper()
+	r.rewrite(change, func(*snapshotfile.Record) {})
+}
+
+// rewrite replaces the header and the records of the only file.
+func (r *rig) rewrite(change func(header map[string]any), each func(*snapshotfile.Record)) {
 	r.Helper()
 	must := func(err error) {
 		r.Helper()
@@ -68,6 +75,7 @@ func (r *rig) changeHeader(change func(header map[string]any)) {
 			var record snapshotfile.Record
 			record, rest, err = snapshotfile.Cut(rest)
 			must(err)
+			each(&record)
 			must(out.Append(record))
 		}
 	}
@@ -142,6 +150,44 @@ func TestSavedStateOfAnotherNamespaceIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.cold("an object is of another namespace")
+	})
+}
+
+// A saved state with objects of another kind is refused, with both kinds in the error: in JSON, an object names its kind, and
+// in both formats, that of its list may be known.
+// Guarantees: R22, S4
+func TestSavedStateOfAnotherKindIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, compact bool) {
+		for name, c := range map[string]struct {
+			change func(*snapshotfile.Record)
+			why    string // empty if it is loaded
+		}{
+			"nothing":         {func(*snapshotfile.Record) {}, ""},
+			"list of pods":    {func(r *snapshotfile.Record) { r.Kind, r.APIVersion = "PodList", "v1" }, ""},
+			"list of nodes":   {func(r *snapshotfile.Record) { r.Kind, r.APIVersion = "NodeList", "v1" }, `a NodeList: the server sent another kind than requested: "Node" instead of "Pod"`},
+			"list of a group": {func(r *snapshotfile.Record) { r.Kind, r.APIVersion = "NodeList", "other.io/v1" }, `"Node" instead of "Pod"`},
+			"no list":         {func(r *snapshotfile.Record) { r.Kind, r.APIVersion = "Pod", "v1" }, "a Pod instead of a list"},
+			"node": {func(r *snapshotfile.Record) {
+				r.Format, r.Raw = recordJSON, []byte(`{"kind":"Node","apiVersion":"v1","metadata":{"namespace":"ns","name":"a","uid":"uid-a","resourceVersion":"5"}}`)
+			}, `"Node" instead of "Pod"`},
+			"pod": {func(r *snapshotfile.Record) {
+				r.Format, r.Raw = recordJSON, []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"ns","name":"a","uid":"uid-a","resourceVersion":"5"}}`)
+			}, ""},
+		} {
+			t.Run(name, func(t *testing.T) {
+				r := newRig[*corev1.Pod](t, compact)
+				r.config.Kind = decode.NewKind(reflect.TypeFor[*corev1.Pod](), "pods")
+				if err := r.save(New(r.config), "7", newPod("a", "5")); err != nil {
+					t.Fatal(err)
+				}
+				r.rewrite(func(map[string]any) {}, c.change)
+				if c.why != "" {
+					r.cold(c.why)
+				} else if objects, _, err := r.load(); err != nil || len(objects) != 1 {
+					t.Errorf("%d objects, %v", len(objects), err)
+				}
+			})
+		}
 	})
 }
 

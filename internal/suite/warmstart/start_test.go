@@ -2,12 +2,14 @@
 package warmstart
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"math/big"
@@ -30,6 +32,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/snapshotfile"
 	"github.com/typedinformer/informer/internal/testkit"
 	"github.com/typedinformer/informer/internal/world"
 )
@@ -296,6 +299,17 @@ func TestColdStartSaysWhy(t *testing.T) {
 		{name: "paged", after: func(s *saved) { s.config.PagedList = true }},
 		{name: "not a saved state", after: func(s *saved) { overwrite(s.World, []byte("hello, world"), s.config.WarmStart) }, why: "it is not a saved state"},
 		{name: "empty", after: func(s *saved) { overwrite(s.World, nil, s.config.WarmStart) }, why: "the file ends early"},
+		{name: "another kind", after: func(s *saved) {
+			rewrite(s.World, s.config.WarmStart, func(r *snapshotfile.Record) { r.Kind, r.APIVersion = "NodeList", "v1" })
+		}, why: `damaged: a NodeList: the server sent another kind than requested: "Node" instead of "Pod"`},
+		{name: "objects of another kind", after: func(s *saved) {
+			rewrite(s.World, s.config.WarmStart, func(r *snapshotfile.Record) {
+				*r = snapshotfile.Record{Raw: []byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"u","resourceVersion":"1"}}`)}
+			})
+		}, why: `damaged: the server sent another kind than requested: "Node" instead of "Pod"`},
+		{name: "the kind of before", after: func(s *saved) {
+			rewrite(s.World, s.config.WarmStart, func(r *snapshotfile.Record) { r.Kind, r.APIVersion = "PodList", "v1" })
+		}},
 		{name: "other format", after: func(s *saved) { overwrite(s.World, []byte("informer\x07"), s.config.WarmStart) }, why: "written in version 7 of the format"},
 	} {
 		forEachCompactPod(t, test.name, func(w world.World, config informer.Config[*corev1.Pod]) {
@@ -374,6 +388,40 @@ func overwrite(w world.World, content []byte, c informer.WarmStartConfig) {
 	if err := os.WriteFile(names[0], content, 0o600); err != nil {
 		w.Fatal(err)
 	}
+}
+
+// rewrite changes the records of the only saved state, which stays whole.
+func rewrite(w world.World, c informer.WarmStartConfig, change func(*snapshotfile.Record)) {
+	w.Helper()
+	must := func(err error) {
+		w.Helper()
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+	body, err := os.ReadFile(files(w.T, c)[0])
+	must(err)
+	in, err := snapshotfile.NewReader(bytes.NewReader(body))
+	must(err)
+	var changed bytes.Buffer
+	out, err := snapshotfile.NewWriter(&changed, in.Header)
+	must(err)
+	for {
+		rest, err := in.Next(nil)
+		if err == io.EOF {
+			break
+		}
+		must(err)
+		for len(rest) > 0 {
+			var r snapshotfile.Record
+			r, rest, err = snapshotfile.Cut(rest)
+			must(err)
+			change(&r)
+			must(out.Append(r))
+		}
+	}
+	must(out.Close())
+	overwrite(w, changed.Bytes(), c)
 }
 
 // Objects of each kind of type are as after a fresh list.
