@@ -52,6 +52,7 @@ func (r *recorded[E]) get() []E {
 type server struct {
 	answers  []answer
 	requests recorded[string]
+	limits   recorded[string] // the page sizes of the requests
 }
 
 // answer is the body of a response, which stays open if it is a watch's, or breaks after a time, and its code, where zero
@@ -73,6 +74,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		verb = "stream"
 	}
 	s.requests.add(strings.TrimSpace(verb + " " + q.Get("resourceVersion")))
+	s.limits.add(q.Get("limit"))
 	a := answer{open: true}
 	if len(s.answers) > 0 {
 		a, s.answers = s.answers[0], s.answers[1:]

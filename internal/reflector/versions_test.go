@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,23 @@ func TestLateEventIsApplied(t *testing.T) {
 		answer{body: bookmark("10", "") + event("MODIFIED", pod("9", "a")) + event("DELETED", pod("6", "b")) + event("ADDED", pod("5", "c")) +
 			bookmark("11", "")},
 		answer{body: bookmark("12", "")})
+}
+
+// A list repairs what a late event may mean: the watch after it is not unsure.
+// Guarantees: R6, R23
+func TestListAfterALateEventIsSure(t *testing.T) {
+	resumed := 0
+	configure := func(c *Config[*corev1.Pod, all]) {
+		knowing(c)
+		c.Resumed = func(time.Duration, bool) { resumed++ }
+	}
+	read(t, configure, func(r *reading) {
+		later(time.Minute)
+		r.want([]string{"list 0", "watch 7", "list 10", "watch 20"}, []string{"=7 a", ".", "@10 ", ".", "+10 a", ".", "=20 a", "."})
+		if s := r.loop.Status(); s.Late != 1 || !s.WatchOpen || resumed != 0 {
+			r.Errorf("resumed %d times, status %+v", resumed, s)
+		}
+	}, podList("7", pod("3", "a")), watched(bookmark("10", ""), event("MODIFIED", pod("9", "a")), event("ERROR", expired)), podList("20", pod("9", "a")))
 }
 
 // The server went back in time if an event is older than the object in the sink, or a bookmark older than the sink. A
@@ -177,6 +195,18 @@ func TestCollectionThatCannotBeWatchedIsPolled(t *testing.T) {
 	}
 }
 
+// While a list is under way in state Polled, no next try is planned.
+// Guarantees: R24
+func TestPolledListUnderWay(t *testing.T) {
+	read(t, func(c *Config[*corev1.Pod, all]) { c.PollEvery = time.Minute }, func(r *reading) {
+		later(time.Minute)
+		r.want([]string{"list 0", "list"}, []string{"= a", "."})
+		if s := r.loop.Status(); s.State != Polled || !s.RetryAt.IsZero() || s.Awaits != "data of the server" {
+			r.Errorf("status %+v", s)
+		}
+	}, podList("", pod("3", "a")))
+}
+
 // PollEvery below zero ends Run with an error if the collection cannot be watched, before the sink gets a list.
 // Guarantees: R24
 func TestNegativePollEvery(t *testing.T) {
@@ -210,13 +240,44 @@ func TestNegativePollEvery(t *testing.T) {
 	}, podList("7", pod("3", "a")), watched(event("ADDED", pod("8", "b"))))
 }
 
+// tornPage is the first page of a list whose second page is at another version.
+func tornPage() answer {
+	page := podList("7", pod("3", "a"), pod("4", "b"))
+	page.body = strings.Replace(page.body, `"resourceVersion":"7"`, `"resourceVersion":"7","continue":"t"`, 1)
+	return page
+}
+
+// If the watch expires before it reaches the version of the last page, the next list is read at once: the next pages could
+// take as long. After that, lists have pages again.
+// Guarantees: R4
+func TestListAfterATornListThatExpires(t *testing.T) {
+	gone := answer{code: http.StatusGone, body: expired}
+	for name, c := range map[string]struct {
+		last  string // the version that the watch reaches
+		limit string // of the next list
+	}{
+		"before the last page": {"8", ""},
+		"at the last page":     {"12", ""}, // later changes of that version may follow
+		"behind the last page": {"13", "500"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read(t, knowing, func(r *reading) {
+				later(2 * time.Minute)
+				requests, limits := r.server.requests.get(), r.server.limits.get()
+				want := []string{"list 0", "list", "watch 7", "list " + c.last, "watch 20", "list 20", "watch 30"}
+				if !slices.Equal(requests, want) || !slices.Equal(limits, []string{"500", "500", "", c.limit, "", "500", ""}) {
+					r.Errorf("requests %q, limits %q, want limit %q", requests, limits, c.limit)
+				}
+			}, tornPage(), podList("12", pod("11", "c")), watched(event("MODIFIED", pod(c.last, "a")), event("ERROR", expired)),
+				podList("20", pod("14", "a")), gone, podList("30", pod("14", "a")))
+		})
+	}
+}
+
 // If the pages of a list are of different versions, the watch begins at the lowest. What it sends again about a newer
 // object of the list does not reach the sink.
 // Guarantees: R4
 func TestWatchAfterATornList(t *testing.T) {
-	page := podList("7", pod("3", "a"), pod("4", "b"))
-	page.body = page.body[:len(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"`)] + `,"continue":"t"` +
-		page.body[len(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"`):]
 	events := watched(
 		event("MODIFIED", pod("8", "c")), // c was at 11 on the second page
 		event("DELETED", pod("9", "a")),
@@ -229,5 +290,5 @@ func TestWatchAfterATornList(t *testing.T) {
 		if s := r.loop.Status(); s.Restored != 0 || s.Late != 0 || len(r.failed.get()) != 0 {
 			r.Errorf("status %+v, failures %v", s, r.failed.get())
 		}
-	}, page, podList("12", pod("11", "c")), events)
+	}, tornPage(), podList("12", pod("11", "c")), events)
 }

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"testing"
@@ -117,5 +119,89 @@ func TestInvalidUpdate(t *testing.T) {
 	}
 	if _, err := New(nil); err == nil || errors.Is(err, ErrUpdated) {
 		t.Error("a client without a configuration")
+	}
+}
+
+// The connections that the new configuration uses, too, stay open: several clients may have one transport.
+// Guarantees: R13
+func TestUpdateKeepsSharedConnections(t *testing.T) {
+	for _, streams := range []int{100, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			server := testkit.NewSecureServer(t, streams, (&paths{}).serve)
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(server.Config.CAData)
+			through := &http.Transport{DialContext: server.Config.Dial, TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: streams > 0}
+			defer through.CloseIdleConnections()
+			config := &rest.Config{Host: server.Config.Host, Transport: through, QPS: -1}
+			c, err := New(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				send(t, c, http.MethodGet, "list")
+				<-time.After(time.Second)
+				if all, open := server.Connections(); all != 1 || open != 1 {
+					t.Errorf("streams=%d: %d connections, %d of them open", streams, all, open)
+				}
+				if err := c.Update(config); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// The time limit of requests for objects, and the user agent, remain those of the first configuration.
+// Guarantees: R13, R28
+func TestUpdateKeepsTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := &rest.Config{Host: "http://test", Timeout: 5 * time.Second, QPS: -1, UserAgent: "mine", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			if got := r.Header.Get("User-Agent"); got != "mine" {
+				t.Errorf("user agent %q", got)
+			}
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}
+		c, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, timeout := range []time.Duration{time.Hour, 0, time.Second} {
+			next := rest.CopyConfig(config)
+			next.Timeout, next.UserAgent = timeout, "other"
+			if err := c.Update(next); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := c.Send(ctx, Request{Method: http.MethodGet, Path: "api/v1/namespaces/ns/pods/a"})
+			cancel()
+			if took := time.Since(began); err == nil || took != 5*time.Second {
+				t.Errorf("after an update to %v: %v after %v", timeout, err, took)
+			}
+		}
+	})
+}
+
+// A context that says whether the address is still the same ends with a later update, too: other credentials in between do
+// not change that.
+// Guarantees: R13
+func TestMovedOutlivesOtherCredentials(t *testing.T) {
+	config := func(host, token string) *rest.Config { return &rest.Config{Host: host, BearerToken: token} }
+	c, err := New(config("http://one", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := c.Moved()
+	for n, host := range []string{"http://one", "http://one", "http://two"} {
+		if moved.Err() != nil {
+			t.Errorf("moved before update %d", n)
+		}
+		if err := c.Update(config(host, host)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if context.Cause(moved) != ErrUpdated {
+		t.Error("not moved")
 	}
 }
