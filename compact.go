@@ -95,14 +95,14 @@ func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
 	s := &Store[T]{addIndex: func(x table.AnyIndex[T]) { of.addIndex(table.OpenedIndex(x, opener)) }}
 	of.show = func(next *Snapshot[*packed], changes []change[*packed]) {
 		version := &next.version
-		next.reopened = &unpackings{version, lost}
+		next.late = &unpackings{version, lost}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.current.Store(&Snapshot[T]{
-			version:  table.Opened(version, opener),
-			sources:  next.sources,
-			reopened: next.reopened,
-			labels:   func(slot uint32) labels.Labels { return version.Shared(slot).Labels() },
+			version: table.Opened(version, opener),
+			sources: next.sources,
+			late:    next.late,
+			labels:  func(slot uint32) labels.Labels { return version.Shared(slot).Labels() },
 		})
 		s.notifyLocked()
 		if s.board.Waits() {

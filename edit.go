@@ -18,7 +18,7 @@ type StoreWriter[T Object] struct{ store *Store[T] }
 func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
 	s := &Store[T]{same: intake.Unpacked[T]{}.SameContent}
 	s.addIndex = s.addOwnIndex
-	s.current.Store(&Snapshot[T]{version: table.Empty[T](), reopened: neverReopened{}})
+	s.current.Store(&Snapshot[T]{version: table.Empty[T](), late: noFailures{}})
 	return s, StoreWriter[T]{s}
 }
 

@@ -38,7 +38,7 @@ func failureOf(p *packed) *DecodeError {
 // unreadable has the packed objects that readers could not decode.
 type unreadable = room.Failures
 
-// unpackings are the [reopenings] of a snapshot with that version.
+// unpackings are the [lateFailures] of a snapshot with that version.
 type unpackings struct {
 	version *table.Version[*packed]
 	lost    *unreadable

@@ -84,10 +84,10 @@ func (s *Store[T]) notifyLocked() {
 // Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it as long as
 // it likes, which keeps its objects in memory. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
-	version  table.Version[T] // has the objects and the indexes
-	sources  sources.Sources[listed]
-	reopened reopenings
-	labels   func(slot uint32) labels.Labels // reads labels without decoding the object; nil if all are decoded
+	version table.Version[T] // has the objects and the indexes
+	sources sources.Sources[listed]
+	late    lateFailures
+	labels  func(slot uint32) labels.Labels // reads labels without decoding the object; nil if all are decoded
 }
 
 // Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which
@@ -119,19 +119,19 @@ func (l listed) shard() (s Shard) {
 	return s
 }
 
-// reopenings report the objects of a snapshot that readers could not decode, with Config.Compact.
-type reopenings interface {
+// lateFailures report the objects of a snapshot that readers could not decode, with Config.Compact.
+type lateFailures interface {
 	// failure returns why the object with that key could not be decoded when it was read, or nil if it could.
 	failure(key Key) *DecodeError
 	// failures returns failure of all objects.
 	failures() []*DecodeError
 }
 
-// neverReopened are the reopenings of a snapshot that holds decoded objects.
-type neverReopened struct{}
+// noFailures are the lateFailures of a snapshot that holds decoded objects.
+type noFailures struct{}
 
-func (neverReopened) failure(Key) *DecodeError { return nil }
-func (neverReopened) failures() []*DecodeError { return nil }
+func (noFailures) failure(Key) *DecodeError { return nil }
+func (noFailures) failures() []*DecodeError { return nil }
 
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
@@ -160,7 +160,7 @@ func (s *Snapshot[T]) Undecodable(key Key) error {
 			unknown = src.Data.undecoded.failure(key, why)
 		}
 	}
-	if failed := s.reopened.failure(key); failed != nil {
+	if failed := s.late.failure(key); failed != nil {
 		return failed
 	}
 	if unknown != nil && !s.version.Has(key) {
@@ -198,7 +198,7 @@ func (s *Snapshot[T]) Missing(namespace string) error {
 // decoded, and whether s lacks the object. An object whose name could not be decoded has an empty key.
 func (s *Snapshot[T]) undecodable(namespace string) iter.Seq2[*DecodeError, bool] {
 	return func(yield func(failed *DecodeError, lacks bool) bool) {
-		for _, failed := range s.reopened.failures() {
+		for _, failed := range s.late.failures() {
 			if (namespace == "" || failed.Key.Namespace == namespace) && !yield(failed, true) {
 				return
 			}
@@ -209,7 +209,7 @@ func (s *Snapshot[T]) undecodable(namespace string) iter.Seq2[*DecodeError, bool
 				continue
 			}
 			for key, why := range u.In(namespace) {
-				if s.reopened.failure(key) == nil && !yield(u.failure(key, why), !s.version.Has(key)) {
+				if s.late.failure(key) == nil && !yield(u.failure(key, why), !s.version.Has(key)) {
 					return
 				}
 			}

@@ -266,7 +266,7 @@ func (a *admission) options(write write) any {
 	return write.deletion
 }
 
-// name returns the name and namespace of a write. A namespace is in itself.
+// name returns the name and namespace of a write. For a Namespace, both are its own name.
 func (w write) name(resource Resource) (name, namespace string) {
 	obj := w.obj
 	if obj == nil {

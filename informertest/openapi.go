@@ -8,7 +8,6 @@ import (
 
 // openAPIIndex and openAPIDocument serve the part of OpenAPI v3 that kubectl needs for apply, create and explain: which
 // kinds there are, and their schemas.
-
 func (s *Server) openAPIIndex() any {
 	paths := map[string]any{}
 	for _, r := range s.Resources() {

@@ -56,8 +56,8 @@ func (w Want) In(s State) bool {
 type Board struct {
 	waiting atomic.Int64 // the number of waits: the store looks at it for each state
 	mu      sync.Mutex   // protects the fields below
-	// A wait is among those of its key, which its object can end, and, if it has a version that the store had not reached,
-	// among those of its namespace, the lowest version first.
+	// keys has all waits, by key. versions has those that wait for a resource version, by namespace, the lowest version
+	// first.
 	keys     map[object.Key][]*Wait
 	versions map[string][]*Wait
 }
@@ -140,8 +140,8 @@ func cut[K comparable](waits map[K][]*Wait, key K, i, j int) {
 // Waits reports whether anything waits. The store asks after it has published a state. That costs the load of one word.
 func (b *Board) Waits() bool { return b.waiting.Load() > 0 }
 
-// Reached calls the functions that have waited for s, a state that others can see. changed are the keys of the objects
-// that s has and the state before had not, or the other way round. Those that waited before s was published count.
+// Reached calls the functions that have waited for s, a published state. changed has the keys of the objects that were
+// added, replaced or removed since the state before. All waits that were added before s was published are checked.
 func (b *Board) Reached(s State, changed []object.Key) {
 	for _, w := range b.take(s, changed) {
 		w.called()

@@ -462,7 +462,7 @@ func (t *nameTable) find(name []byte) int {
 	return int(t.slots[t.slot(name)]) - 1
 }
 
-// words are the words that make up a slice. A pointer or a map consists of the first one only.
+// words is a slice header. A pointer or a map is its first word.
 type words struct {
 	data     unsafe.Pointer
 	len, cap int

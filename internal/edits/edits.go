@@ -78,8 +78,8 @@ func (e *Edit[T]) put(key object.Key, slot uint32, old, obj T) {
 }
 
 // Remove removes the object with that key, if the table has it. final reports whether the server sent last, the state
-// at the deletion; otherwise last does not count. If last has another UID, the table has missed the deletion of its
-// object and a successor: then last does not count either.
+// at the deletion. last is used only then, and only if it has the UID of the removed object: otherwise the table has
+// missed the deletion of its object, and a successor.
 func (e *Edit[T]) Remove(key object.Key, last T, final bool) {
 	slot, old, ok := e.next.Find(key)
 	if !ok {

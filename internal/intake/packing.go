@@ -14,11 +14,11 @@ import (
 type Packing[T object.Object] interface {
 	// Type returns the type of the decoded objects, a pointer.
 	Type() reflect.Type
-	// Unread returns the T of the object that one would decode from raw, without decoding it. It returns the zero T if
+	// Unread returns the T of the object that d would decode from raw, without decoding it. It returns the zero T if
 	// the object must be decoded. old is the previous version, or the zero T.
-	Unread(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, old T) T
-	// Pack returns the T of obj, which one has decoded from raw. old is the previous version, or the zero T.
-	Pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
+	Unread(d *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, old T) T
+	// Pack returns the T of obj, which d has decoded from raw. old is the previous version, or the zero T.
+	Pack(d *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
 	// Value returns the T of obj, which nobody has decoded.
 	Value(obj any) T
 	// Alive returns the decoded object of old, or nil if it would have to be decoded again.
@@ -28,9 +28,9 @@ type Packing[T object.Object] interface {
 	Encoded(obj T, buf []byte) (e decode.Encoded, ok bool, err error)
 	// Whole returns obj decoded.
 	Whole(obj T) any
-	// Restored returns the T of the object of which e is the encoded form. If it has to be decoded, one does that, and it
+	// Restored returns the T of the object of which e is the encoded form. If it has to be decoded, d decodes it, and it
 	// shares memory with others if share is true.
-	Restored(one *decode.Decoder, e decode.Encoded, share bool) (T, error)
+	Restored(d *decode.Decoder, e decode.Encoded, share bool) (T, error)
 	// SameContent reports whether a and b are equal.
 	SameContent(a, b T) bool
 	// Measure adds the memory that obj takes to set.
@@ -66,8 +66,8 @@ func (Unpacked[T]) Encoded(T, []byte) (e decode.Encoded, ok bool, err error) { r
 func (Unpacked[T]) Whole(obj T) any { return obj }
 
 // Restored implements Packing.
-func (Unpacked[T]) Restored(one *decode.Decoder, e decode.Encoded, share bool) (T, error) {
-	obj, err := one.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
+func (Unpacked[T]) Restored(d *decode.Decoder, e decode.Encoded, share bool) (T, error) {
+	obj, err := d.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
 	if err != nil {
 		var none T
 		return none, err

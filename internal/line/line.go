@@ -485,7 +485,7 @@ func (l *Line[K]) undelay(e *entry[K]) {
 	e.place = nowhere
 }
 
-// settle wakes who waits for the end, if the line has ended.
+// settle wakes the waiters if the line has ended.
 func (l *Line[K]) settle() {
 	if !l.Ended() {
 		return

@@ -4,5 +4,5 @@
 // A [Packer] packs bytes that a decoder has decoded or checked, so each [Object] can be decoded. If that fails later,
 // the type's own decoder is not deterministic, or the memory is damaged. [Failures] collects these objects.
 //
-// Only [Unpacker] is generic. The rest of the package works over any and [reflect.Type].
+// Only [Unpacker] and [Opener] are generic. The rest of the package works over any and [reflect.Type].
 package packed

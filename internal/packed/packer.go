@@ -44,34 +44,34 @@ func (k *Packer) Alive(old *Object) any {
 	return old.Alive()
 }
 
-// Unread returns the object that one would decode from raw in packed form, without decoding it. It returns nil if the
-// object must be decoded: if one cannot check it, if there is a Transform, or if somebody has read old, the previous
-// version, which may be nil. A handler or an index that has read that one reads the next one too, and for that, Pack
+// Unread returns the object that d would decode from raw in packed form, without decoding it. It returns nil if the
+// object must be decoded: if d cannot check it, if there is a Transform, or if somebody has read old, the previous
+// version, which may be nil. A handler or an index that has read old reads the next version too, and for that, Pack
 // has it decoded already.
-func (k *Packer) Unread(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, old *Object) *Object {
+func (k *Packer) Unread(d *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, old *Object) *Object {
 	if k.Transform != nil || old != nil && old.wasRead() {
 		return nil
 	}
-	found, ok := one.Check(f, raw)
+	found, ok := d.Check(f, raw)
 	if !ok {
 		return nil
 	}
 	buf := rawBuffer(len(raw))
 	defer putRawBuffer(buf)
-	return k.packChecked(&found, f, one.Alone(f, raw, *buf), list, old)
+	return k.packChecked(&found, f, d.Alone(f, raw, *buf), list, old)
 }
 
-// Pack returns obj, which one has decoded from raw, in packed form. old is the previous version, or nil.
+// Pack returns obj, which d has decoded from raw, in packed form. old is the previous version, or nil.
 //
 // With a Transform it packs nothing: [Packer.Transformed] does.
-func (k *Packer) Pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any,
+func (k *Packer) Pack(d *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any,
 	old *Object) *Object {
 	if k.Transform != nil {
 		return k.Hold(obj)
 	}
 	buf := rawBuffer(len(raw))
 	defer putRawBuffer(buf)
-	p := k.PackBytes(obj, f, one.Alone(f, raw, *buf), list, old)
+	p := k.PackBytes(obj, f, d.Alone(f, raw, *buf), list, old)
 	p.setDecoded(nil, obj)
 	return p
 }
@@ -120,13 +120,13 @@ func (k *Packer) Encoded(p *Object, buf []byte) (e decode.Encoded, ok bool, err 
 func (k *Packer) Whole(p *Object) any { return p.Decoded(nil) }
 
 // Restored packs the object whose encoded form is e. Unlike Pack and Unread, it packs with a Transform, too: e was made
-// of a transformed object. If one cannot check e, Restored decodes the object, which shares memory with others if share
+// of a transformed object. If d cannot check e, Restored decodes the object, which shares memory with others if share
 // is true.
-func (k *Packer) Restored(one *decode.Decoder, e decode.Encoded, share bool) (*Object, error) {
-	if found, ok := one.Check(e.Format, e.Raw); ok {
+func (k *Packer) Restored(d *decode.Decoder, e decode.Encoded, share bool) (*Object, error) {
+	if found, ok := d.Check(e.Format, e.Raw); ok {
 		return k.packChecked(&found, e.Format, e.Raw, e.List, nil), nil
 	}
-	obj, err := one.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
+	obj, err := d.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,8 @@ func Workers() int {
 //	                       +-- worker: do, wait for its turn ----------- hand on ...
 //
 // A pipeline starts a worker when there is a batch to process. A worker ends when there is none. Input that arrives
-// while all workers are busy accumulates in one batch. The methods are for one goroutine, which
-// sets the exported fields before.
+// while all workers are busy accumulates in one batch. One goroutine sets the exported fields and then calls the
+// methods. Only Failed may be called by others, such as the workers.
 type Pipeline[B any] struct {
 	Open    func() *B      // returns an empty batch
 	Full    func(*B) bool  // reports whether the caller has to wait before it adds to a batch
@@ -118,7 +118,7 @@ func (p *Pipeline[B]) waitLocked() {
 // Failed reports whether p has failed. The caller then need not add more: Wait returns the failure.
 func (p *Pipeline[B]) Failed() bool { return p.failed.Load() }
 
-// State returns the number of workers that run, and whether there is a batch that nobody has taken.
+// State returns the number of workers that run, and whether there is a batch that no worker has taken. It is for tests.
 func (p *Pipeline[B]) State() (running int, open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

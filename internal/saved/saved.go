@@ -44,8 +44,8 @@ type Packing interface {
 	// Whole returns obj decoded.
 	Whole(obj object.Object) any
 	// Restored returns the object of which e is the encoded form, as the collection holds it. If it has to be decoded,
-	// one does that, and it shares memory with others if share is true.
-	Restored(one *decode.Decoder, e decode.Encoded, share bool) (object.Object, error)
+	// d decodes it, and it shares memory with others if share is true.
+	Restored(d *decode.Decoder, e decode.Encoded, share bool) (object.Object, error)
 }
 
 // Config describes a [State].

@@ -10,9 +10,9 @@ type Opener[T, S object.Object] interface {
 	Copy(s S, copy func(T) T) T
 }
 
-// Opened returns v for readers of the objects that by makes of those in v, at each read. They do not get an object that
-// by cannot make, but Len and Has count it. No edit may begin with the result, which refers to v.
-func Opened[T, S object.Object](v *Version[S], by Opener[T, S]) Version[T] {
+// Opened returns v as seen through opener, which opens an object at each read. Readers do not get an object that opener
+// cannot open, but Len and Has count it. No edit may begin with the result, which refers to v.
+func Opened[T, S object.Object](v *Version[S], opener Opener[T, S]) Version[T] {
 	var indexes []indexTree[T]
 	for _, t := range v.indexes {
 		var inner indexTree[T]
@@ -21,7 +21,7 @@ func Opened[T, S object.Object](v *Version[S], by Opener[T, S]) Version[T] {
 		}
 		indexes = append(indexes, inner)
 	}
-	return Version[T]{from: &opened[T, S]{of: v, by: by}, records: v.records, indexes: indexes}
+	return Version[T]{from: &opened[T, S]{of: v, by: opener}, records: v.records, indexes: indexes}
 }
 
 // Copies returns v for readers that get a copy of each object. copy returns a copy of an object. No edit may begin with

@@ -18,7 +18,8 @@ type Loop[K comparable] struct {
 	Labels pprof.LabelSet
 	// Get waits for a key. Its error ends the loop.
 	Get func(loop context.Context) (K, error)
-	// Do works on a key. loop ends with the loop, calls a grace later. Its error ends the loop.
+	// Do works on a key. The context loop ends when the loop does, and calls a grace period later. An error of Do ends the
+	// loop.
 	Do func(loop, calls context.Context, key K) error
 	// Grace returns the time for which calls under way may go on after cause has ended the loop.
 	Grace func(cause error) time.Duration

@@ -26,7 +26,7 @@ type Deletable interface {
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // Removed reports whether the write that returned obj removed the last finalizer of an object to be deleted, and
-// returns the UID of that object. kube-apiserver then deletes it and returns it at the version before. Without a UID,
+// returns the UID of that object. kube-apiserver then deletes the object and returns its last version, which precedes the deletion. Without a UID,
 // obj does not come from a server.
 func Removed(resource schema.GroupResource, obj any) (uid types.UID, ok bool) {
 	o, ok := obj.(Deletable)
