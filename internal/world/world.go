@@ -86,20 +86,39 @@ func ForEachMode(t *testing.T, test ModeTest) {
 // ForEachModeWith is ForEachMode with options for the server.
 func ForEachModeWith(t *testing.T, options informertest.Options, test ModeTest) {
 	t.Helper()
-	for _, media := range []string{JSONType, ProtobufType} {
-		for _, paged := range []bool{false, true} {
-			for _, compact := range []bool{false, true} {
-				name := fmt.Sprintf("%s,paged=%v,compact=%v", strings.TrimPrefix(media, "application/"), paged, compact)
-				t.Run(name, func(t *testing.T) {
-					BubbleWith(t, options, func(w World) {
-						config := Quiet[*corev1.Pod]()
-						config.PagedList, config.PageSize, config.Compact = paged, 7, compact
-						test(w, w.Client(func(c *rest.Config) { c.ContentType = media }), config)
-					})
-				})
-			}
-		}
+	for mode := range modes {
+		forMode(t, mode, options, test)
 	}
+}
+
+// ForMode runs test for one of the modes of ForEachMode, which n determines, or for each if tests run whole. A table of
+// many cases covers all modes if each case has an n of its own.
+func ForMode(t *testing.T, n int, test ModeTest) {
+	t.Helper()
+	if testkit.Whole() {
+		ForEachMode(t, test)
+		return
+	}
+	forMode(t, n%modes, informertest.Options{}, test)
+}
+
+// modes is the number of modes. Each bit of a mode is a setting.
+const modes = 8
+
+func forMode(t *testing.T, mode int, options informertest.Options, test ModeTest) {
+	t.Helper()
+	media, paged, compact := JSONType, mode&2 != 0, mode&1 != 0
+	if mode&4 != 0 {
+		media = ProtobufType
+	}
+	name := fmt.Sprintf("%s,paged=%v,compact=%v", strings.TrimPrefix(media, "application/"), paged, compact)
+	t.Run(name, func(t *testing.T) {
+		BubbleWith(t, options, func(w World) {
+			config := Quiet[*corev1.Pod]()
+			config.PagedList, config.PageSize, config.Compact = paged, 7, compact
+			test(w, w.Client(func(c *rest.Config) { c.ContentType = media }), config)
+		})
+	})
 }
 
 // Context returns a context that ends after a week of bubble time, so that a wait that would never end fails.

@@ -77,31 +77,32 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 			return true
 		}
 	}
-	for name, c := range map[string]struct {
+	for n, c := range []struct {
+		name    string
 		answers world.Answer
 		want    string // in the error
 	}{
-		"a proxy's page":                 {documents(nil), "GET /api: the server could not find"},
-		"a Status":                       {status(world.Absent), "GET /api: pods"},
-		"pages in place of discovery":    {documents(map[string]string{"/api": "<html>"}), "text/html"},
-		"JSON of another kind":           {documents(map[string]string{"/api": `{"status":"ok"}`}), "/api: the document is of the kind"},
-		"a version without its document": {documents(map[string]string{"/api": coreVersions}), "GET /api/v1: the server could not find"},
-		"the resource is listed":         {documents(map[string]string{"/api": coreVersions, "/api/v1": corePods}), "discovery lists it"},
-		"another version has it": {documents(map[string]string{"/api": `{"kind":"APIVersions","versions":["v2"]}`, "/api/v2": strings.Replace(corePods, "v1", "v2", 1)}),
+		{"a proxy's page", documents(nil), "GET /api: the server could not find"},
+		{"a Status", status(world.Absent), "GET /api: pods"},
+		{"pages in place of discovery", documents(map[string]string{"/api": "<html>"}), "text/html"},
+		{"JSON of another kind", documents(map[string]string{"/api": `{"status":"ok"}`}), "/api: the document is of the kind"},
+		{"a version without its document", documents(map[string]string{"/api": coreVersions}), "GET /api/v1: the server could not find"},
+		{"the resource is listed", documents(map[string]string{"/api": coreVersions, "/api/v1": corePods}), "discovery lists it"},
+		{"another version has it", documents(map[string]string{"/api": `{"kind":"APIVersions","versions":["v2"]}`, "/api/v2": strings.Replace(corePods, "v1", "v2", 1)}),
 			"serves it in version v2: use that as Resource.Version"},
-		"discovery is down":         {unlessDiscovery(status(world.Unavailable)), "GET /api: down"},
-		"discovery is forbidden":    {unlessDiscovery(status(world.Forbidden)), "bind the ClusterRole system:discovery"},
-		"discovery is unauthorized": {unlessDiscovery(status(apierrors.NewUnauthorized("who?"))), "GET /api: who?"},
-		"discovery breaks off":      {unlessDiscovery(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }), "EOF"},
-		"discovery hangs":           {unlessDiscovery(func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }), "no progress"},
-		"discovery in protobuf": {unlessDiscovery(func(w http.ResponseWriter, _ *http.Request) bool {
+		{"discovery is down", unlessDiscovery(status(world.Unavailable)), "GET /api: down"},
+		{"discovery is forbidden", unlessDiscovery(status(world.Forbidden)), "bind the ClusterRole system:discovery"},
+		{"discovery is unauthorized", unlessDiscovery(status(apierrors.NewUnauthorized("who?"))), "GET /api: who?"},
+		{"discovery breaks off", unlessDiscovery(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }), "EOF"},
+		{"discovery hangs", unlessDiscovery(func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }), "no progress"},
+		{"discovery in protobuf", unlessDiscovery(func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", world.ProtobufType)
 			io.WriteString(w, coreVersions)
 			return true
 		}), "did not send JSON"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		t.Run(c.name, func(t *testing.T) {
+			world.ForMode(t, n, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 				var failures atomic.Int64 // calls of OnFailure
 				config.OnFailure = func(error) { failures.Add(1) }
 				w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
@@ -255,7 +256,7 @@ func TestMomentWithoutDiscoveryIsNoDeletion(t *testing.T) {
 				w.Server.EndWatches()
 				<-time.After(8 * time.Second)
 				w.Answer(between)
-				<-time.After(time.Hour)
+				<-time.After(time.Duration(testkit.Rounds(15, 60)) * time.Minute) // longer than the absence must last
 			}
 			rec.Want(w.T)
 			if inf.Store().Len() != 1 {
