@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // BenchmarkUpdate takes in changes of the pods of a fleet, one after the other. Each pod is in the given number of copies of
@@ -52,7 +53,7 @@ func benchmarkUpdate(b *testing.B, parts, copies int, moves bool) {
 		}
 		for n := range parts {
 			s := selections[(first+n)%parts]
-			if has := (first+n-at[i]+parts)%parts < copies; has || s.held[keyOf(was)] != nil {
+			if has := (first+n-at[i]+parts)%parts < copies; has || s.held[object.KeyOf(was)] != nil {
 				s.change(u, c, pods[i], has)
 			}
 		}
@@ -80,11 +81,11 @@ func benchmarkUpdate(b *testing.B, parts, copies int, moves bool) {
 }
 
 // held are objects by their keys.
-type held map[Key]*metav1.ObjectMeta
+type held map[object.Key]*metav1.ObjectMeta
 
-func (h held) Get(key Key) (*metav1.ObjectMeta, bool)       { obj, ok := h[key]; return obj, ok }
-func (h held) Put(obj *metav1.ObjectMeta)                   { h[keyOf(obj)] = obj }
-func (h held) Remove(key Key, _ *metav1.ObjectMeta, _ bool) { delete(h, key) }
+func (h held) Get(key object.Key) (*metav1.ObjectMeta, bool)       { obj, ok := h[key]; return obj, ok }
+func (h held) Put(obj *metav1.ObjectMeta)                          { h[object.KeyOf(obj)] = obj }
+func (h held) Remove(key object.Key, _ *metav1.ObjectMeta, _ bool) { delete(h, key) }
 
 // selection is a part that has some of the pods.
 type selection struct {
@@ -99,7 +100,7 @@ func (s *selection) Version() string                        { return s.version }
 
 // change takes in a change of obj, after which the selection has it or not.
 func (s *selection) change(u *Union[*metav1.ObjectMeta], c held, obj *metav1.ObjectMeta, has bool) {
-	key, from := keyOf(obj), s.version
+	key, from := object.KeyOf(obj), s.version
 	change := Change[*metav1.ObjectMeta]{Key: key, Old: s.held[key]}
 	if s.version = obj.ResourceVersion; has {
 		s.Put(obj)
