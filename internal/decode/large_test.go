@@ -190,6 +190,43 @@ func TestLargeObjectWithoutAName(t *testing.T) {
 	}
 }
 
+// A large object of another kind is an error, as a small one is. A large bookmark ends the watch.
+// Guarantees: R22, R26
+func TestLargeObjectOfAnotherKind(t *testing.T) {
+	pods := func() *Kind { return NewKind(reflect.TypeFor[*corev1.Pod](), "pods") }
+	for _, f := range []Format{JSON, Protobuf} {
+		large := largePod(f, largeBytes)
+		frames := loweredFrames(bytes.NewReader(encodeFrame(f, "ADDED", large)), f, NewKind(reflect.TypeFor[*corev1.Node](), "nodes"))
+		if _, err := nextFrame(frames); !errors.Is(err, ErrWrongKind) {
+			t.Errorf("format %d: event: %v", f, err)
+		}
+		frames = loweredFrames(bytes.NewReader(encodeFrame(f, "BOOKMARK", large)), f, pods())
+		if _, err := nextFrame(frames); !errors.Is(err, ErrTooLarge) || Large(err) != nil {
+			t.Errorf("format %d: bookmark: %v", f, err)
+		}
+		for name, c := range map[string]struct {
+			list string
+			of   *Kind
+		}{
+			"list of nodes": {"Node", pods()},
+			"list of pods":  {"Pod", NewKind(reflect.TypeFor[*corev1.Node](), "nodes")},
+		} {
+			list := loweredList(bytes.NewReader(encodeList(f, schema.GroupVersionKind{Version: "v1", Kind: c.list}, [][]byte{large})), f, c.of)
+			var err error
+			for err == nil || err == ErrMore {
+				if _, err = list.Next(); err == ErrMore {
+					if failed := list.Fill(); failed != nil {
+						err = failed
+					}
+				}
+			}
+			if names := f == JSON && name == "list of nodes"; errors.Is(err, ErrWrongKind) == names { // the item names its kind, which is right
+				t.Errorf("format %d: %s: %v", f, name, err)
+			}
+		}
+	}
+}
+
 // FuzzSkip: wherever an object is cut, skipping its rest ends where reading all of it ends.
 func FuzzSkip(f *testing.F) {
 	f.Add([]byte(`{"a":"\\","b\"":[{"c":"}]"},{}],"d":"\\\"{"} ,{}`))
