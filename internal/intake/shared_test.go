@@ -186,6 +186,10 @@ func TestListKnowsTheObjectsOfAKey(t *testing.T) {
 		t.Errorf("%d keys are shared, %d are remembered", d.Shared(), len(d.shared.keys))
 	}
 	list(2, "a", "b")
+	held = podOf("ns", "a", "c")
+	if list(2, "a", "c", "b"); held.UID != "c" {
+		t.Errorf("kept %s instead of the object that is held", held.UID)
+	}
 	var many []string
 	for n := range 3 * maxReplaced {
 		many = append(many, fmt.Sprint("m", n))
