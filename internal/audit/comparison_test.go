@@ -100,6 +100,8 @@ func TestComparison(t *testing.T) {
 			want: []string{"a superfluous", "b superfluous"}},
 		"unknown name in the store": {has: ids{"a": {"u", "1"}, "b": {"u", "1"}}, set: nameless,
 			serves: ids{"b": {"u", "2"}, "c": {"u", "1"}}, unclear: 2, want: []string{"b outdated"}},
+		"recreated, unknown name at the server": {has: ids{"a": {"u", "1"}}, serves: ids{"": {"u", "1"}, "a": {"v", "2"}}, unclear: 1,
+			want: []string{"a recreated"}},
 		"unknown name at the server": {has: ids{"a": {"u", "1"}}, serves: ids{"": {"u", "1"}}, unclear: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
