@@ -122,6 +122,7 @@ func (s *selections[T]) refuse(m *member[T]) {
 		m.refused.Store(true)
 		w.next.sources = w.next.sources.Without(m.Namespace, m.part())
 		s.members.Refuse(m, w)
+		s.members.Reshape(m, m.store.Snapshot().All(), w) // a change of the shard was under way
 	})
 	m.sharding.Wake()
 	s.members.Settle()
@@ -149,7 +150,7 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 		if !s.members.Contains(m) { // dropped
 			return nil, nil
 		}
-		before := m.store.Snapshot().ResourceVersion()
+		before := m.store.Snapshot().ResourceVersion() // empty before the first list
 		s.share(batch)
 		if s.scratch, err = m.store.apply(batch, s.scratch); err != nil {
 			return nil, err
@@ -306,8 +307,15 @@ func (s *selections[T]) setShard(shard Shard) {
 	s.mu.Lock()
 	s.shard = shard // for later members
 	s.mu.Unlock()
-	for _, m := range s.mirrors() {
+	members, _ := s.members.All()
+	for _, m := range members {
+		m := m.(*member[T])
 		m.setShard(shard)
+		s.step(func(w *edit[T]) {
+			if m.refused.Load() {
+				s.members.Reshape(m, m.store.Snapshot().All(), w)
+			}
+		})
 	}
 }
 
@@ -344,10 +352,9 @@ func (m *member[T]) Dropped(c union.Content[T]) (objects []T) {
 	return had.List()
 }
 
-// Covers implements union.Part. Before its first list, a mirror covers nothing.
+// Covers implements union.Part.
 func (m *member[T]) Covers(namespace string) bool {
-	_, listed := m.store.Snapshot().sources.Of(m.Namespace)
-	return listed && (m.Namespace == "" || m.Namespace == namespace)
+	return m.Namespace == "" || m.Namespace == namespace
 }
 
 // Overlaps implements union.Part.
@@ -356,14 +363,41 @@ func (m *member[T]) Overlaps(other union.Part[T]) bool {
 }
 
 // Get implements union.Part.
-func (m *member[T]) Get(key Key) (T, bool) { return m.store.Get(key) }
+func (m *member[T]) Get(key Key) (T, bool) { return m.get(m.store.Snapshot(), key) }
 
 // All implements union.Part.
-func (m *member[T]) All() iter.Seq[T] { return m.store.Snapshot().All() }
+func (m *member[T]) All() iter.Seq[T] { return m.all(m.store.Snapshot()) }
+
+// get returns the object of snap with that key, if m has it.
+func (m *member[T]) get(snap *Snapshot[T], key Key) (obj T, ok bool) {
+	if obj, ok = snap.Get(key); ok && m.drops(obj) {
+		var none T
+		return none, false
+	}
+	return obj, ok
+}
+
+// all yields the objects of snap that m has.
+func (m *member[T]) all(snap *Snapshot[T]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for obj := range snap.All() {
+			if !m.drops(obj) && !yield(obj) {
+				return
+			}
+		}
+	}
+}
+
+// drops reports whether obj, which the store of m has, has left the shard. A list drops such objects, but the server
+// refuses that.
+func (m *member[T]) drops(obj T) bool { return m.refused.Load() && !m.sharding.Latest().Has(obj) }
 
 // Version implements union.Part.
 func (m *member[T]) Version() string {
-	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
+	src, listed := m.store.Snapshot().sources.Of(m.Namespace)
+	if !listed {
+		return union.Unlisted
+	}
 	return src.Version
 }
 

@@ -69,7 +69,7 @@ func frozen[T Object](p union.Part[T]) union.Part[T] {
 }
 
 // Get implements union.Part.
-func (f frozenMember[T]) Get(key Key) (T, bool) { return f.snapshot.Get(key) }
+func (f frozenMember[T]) Get(key Key) (T, bool) { return f.get(f.snapshot, key) }
 
 // All implements union.Part.
-func (f frozenMember[T]) All() iter.Seq[T] { return f.snapshot.All() }
+func (f frozenMember[T]) All() iter.Seq[T] { return f.all(f.snapshot) }

@@ -134,6 +134,30 @@ func (u *Union[T]) hold(s *state[T], l *leave[T], blocked bool) {
 	s.holds = append(s.holds, hold[T]{l, u.now.from, blocked})
 }
 
+// passHolds passes the holds of s, which is no longer a part, to the parts for which their leaves wait. The content
+// still has what left s.
+func (u *Union[T]) passHolds(s *state[T]) {
+	for _, h := range s.holds {
+		if heir := h.awaits; heir != nil && !h.blocked && !h.ended() {
+			if heir.epoch != s.epoch {
+				h.from = ""
+			}
+			heir.holds = append(heir.holds, h)
+		}
+	}
+	for _, heir := range u.parts {
+		slices.SortStableFunc(heir.holds, func(a, b hold[T]) int {
+			switch {
+			case object.Older(a.from, b.from):
+				return -1
+			case object.Older(b.from, a.from):
+				return 1
+			}
+			return 0
+		})
+	}
+}
+
 // skipped reports that s has listed, and has had every change up to from before. Between that and its list, an object
 // that left another part may have entered and left s. So leaves that s did not know wait for all parts until they know
 // what they had at the list.

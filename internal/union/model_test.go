@@ -20,7 +20,7 @@ import (
 func TestUnionModel(t *testing.T) {
 	for seed := range int64(testkit.Rounds(600, 6000)) {
 		m := model{T: t, seed: seed, random: rand.New(rand.NewSource(seed)), uids: map[string]int{},
-			restores: seed%3 == 0, refuses: seed%2 == 0}
+			restores: seed%3 == 0, refuses: seed%2 == 0, lists: seed%5 < 3}
 		m.u, m.parts, m.c = newUnion("abc")
 		m.s = m.parts[0].server
 		m.refused = map[*part]bool{}
@@ -43,6 +43,7 @@ type model struct {
 	uids              map[string]int
 	refused           map[*part]bool
 	restores, refuses bool
+	lists             bool // all parts begin with a list
 	restored          bool
 	missed            bool // by a part that was refused
 }
@@ -72,7 +73,7 @@ func (m *model) learn(p *part) {
 	case n < 0: // the server was restored
 		p.list(m.u, m.c, len(m.s.writes), true)
 	case n == 0 || m.refused[p]:
-	case p.reached > 0 && m.random.Intn(8) == 0:
+	case m.random.Intn(8) == 0 || p.reached == 0 && m.lists:
 		p.list(m.u, m.c, len(m.s.writes)-m.random.Intn(n), false)
 	default:
 		p.steps(m.u, m.c, 1+m.random.Intn(n))

@@ -27,10 +27,13 @@ type Part[T object.Object] interface {
 	Covers(namespace string) bool
 	// Overlaps reports whether the part and another one can have objects of the same namespace.
 	Overlaps(other Part[T]) bool
-	// Version returns the resource version up to which the part has every change. Empty means that the part has
-	// everything, because the server does not serve the resource, or sends no versions.
+	// Version returns the resource version up to which the part has every change. It is [Unlisted] before the first list.
+	// Empty means that the part has everything, because the server does not serve the resource, or sends no versions.
 	Version() string
 }
+
+// Unlisted is the version of a part before its first list. The part may have any objects.
+const Unlisted = "0"
 
 // Content is the content of the union. Only methods of a Union call its methods.
 type Content[T object.Object] interface {
@@ -128,9 +131,10 @@ func (u *Union[T]) of(p Part[T]) *state[T] {
 
 // Step is a step of a part.
 type Step[T object.Object] struct {
-	// From is the version of the part before the step.
+	// From is the version of the part before the step. Empty means that this is its first list.
 	From string
-	// Listed means that the part has listed: what it had between From and the list is unknown.
+	// Listed means that the part has listed: what it had between From and the list is unknown. If this is its first list,
+	// that is what it had ever.
 	Listed bool
 	// WentBack means that the part has listed a server that was restored from a backup. Relisted means that its list
 	// does not depend on what the part had before.
@@ -184,7 +188,7 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 			u.refresh(object.KeyOf(obj), content)
 		}
 	}
-	if step.Listed && object.Older("", before.version) { // not the first list
+	if step.Listed {
 		u.skipped(s, before, content)
 		if listed := (stamp{s.epoch, s.Version()}); !joins && s.gap.open {
 			s.gap.until = listed
@@ -366,7 +370,7 @@ func (u *Union[T]) claim(s *state[T]) (version string) {
 	if s.gap.open && object.Older(s.gap.from, version) {
 		version = s.gap.from
 	}
-	if s.epoch < u.epoch {
+	if s.epoch < u.epoch || version == Unlisted {
 		version = ""
 	}
 	return version
@@ -378,6 +382,23 @@ func (u *Union[T]) Refuse(p Part[T], content Content[T]) {
 	if s := u.of(p); s != nil {
 		s.refused = true
 		u.advance(s, content)
+	}
+}
+
+// Reshape reports that p, which the server refuses, may have others of the objects that it keeps, since the shard has
+// changed.
+func (u *Union[T]) Reshape(p Part[T], keeps iter.Seq[T], content Content[T]) {
+	s := u.of(p)
+	if s == nil {
+		return
+	}
+	for obj := range keeps {
+		key := object.KeyOf(obj)
+		if _, ok := content.Get(key); ok {
+			u.refresh(key, content)
+		} else if has(p, key) {
+			u.entered(s, obj, content)
+		}
 	}
 }
 
@@ -404,6 +425,7 @@ func (u *Union[T]) Remove(p Part[T], had []T, content Content[T]) {
 			u.settle(l, content)
 		}
 	}
+	u.passHolds(s)
 	for _, obj := range had {
 		c := Change[T]{Key: object.KeyOf(obj), Old: obj, Last: obj, Unwanted: true}
 		u.left(s, c, stamp{s.epoch, obj.GetResourceVersion()}, content)

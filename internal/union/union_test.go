@@ -59,7 +59,7 @@ func (p *part) Get(key object.Key) (*thing, bool) { t, ok := p.have[key.Name]; r
 func (p *part) All() iter.Seq[*thing]             { return maps.Values(maps.Clone(p.have)) }
 func (p *part) Covers(string) bool                { return true }
 func (p *part) Overlaps(Part[*thing]) bool        { return true }
-func (p *part) Version() string                   { return strconv.Itoa(p.reached) }
+func (p *part) Version() string                   { return strconv.Itoa(p.reached) } // 0 is Unlisted
 
 func version(text string) int {
 	v, _ := strconv.Atoi(text)
@@ -113,7 +113,7 @@ func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, at 
 			changes = append(changes, Change[*thing]{Key: object.KeyOf(obj), Old: old, New: obj})
 		}
 	}
-	return u.Update(p, Step[*thing]{From: strconv.Itoa(from), WentBack: relisted && at < from, Listed: true, Relisted: relisted,
+	return u.Update(p, Step[*thing]{From: strings.TrimPrefix(strconv.Itoa(from), Unlisted), WentBack: relisted && at < from, Listed: true, Relisted: relisted,
 		Changes: slices.Values(changes)}, c)
 }
 
@@ -337,7 +337,7 @@ func TestPartClaimsWhatTheContentShows(t *testing.T) {
 	parts[0].steps(u, content, 2)
 	u.Lacked(u.Questions(1)[0], "3", content)
 	parts[1].steps(u, content, 2)
-	if got := parts[1].claim(u); content.have["x"] != nil || got != "0" {
+	if got := parts[1].claim(u); content.have["x"] != nil || got != "" {
 		t.Errorf("claims %s, has %v", got, content.have)
 	}
 	parts[1].step(u, content)
@@ -513,7 +513,7 @@ func TestNewPartRevivesNothing(t *testing.T) {
 	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}}
 	u.Add(c)
 	c.list(u, content, 1, false)
-	if len(content.have) > 0 || c.claim(u) != "0" {
+	if len(content.have) > 0 || c.claim(u) != "" {
 		t.Errorf("has %v, claims %s", content.have, c.claim(u))
 	}
 	c.steps(u, content, 2)
@@ -600,7 +600,10 @@ func TestCompareWaitsForLeaves(t *testing.T) {
 // Leaves take linear time, however many there are at once.
 func TestManyLeaves(t *testing.T) {
 	for _, end := range []func(u *Union[*thing], p *part, c *content){
-		func(u *Union[*thing], p *part, c *content) { p.replace(u, c, nil, 1000, false) },
+		func(u *Union[*thing], p *part, c *content) {
+			p.replace(u, c, nil, 1000, false)
+			u.parts[0].Part.(*part).replace(u, c, nil, 1000, false) // may have had what p had before its list
+		},
 		func(u *Union[*thing], p *part, c *content) {
 			p.replace(u, c, nil, 4, false)
 			p.replace(u, c, nil, 5, false)

@@ -371,6 +371,69 @@ func TestSelectionThatIsRefusedLater(t *testing.T) {
 	})
 }
 
+// A selection that the server refuses has only objects of the shard, also of one that is set before or after. What left
+// the shard comes back with it.
+// Guarantees: U4, U8, S1
+func TestRefusedSelectionObeysTheShard(t *testing.T) {
+	low := informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 1<<63 - 1}}}
+	middle := informer.Shard{Ranges: []informer.HashRange{{First: 1 << 62, Last: 3<<62 - 1}}}
+	for _, pending := range []bool{false, true} {
+		t.Run(fmt.Sprint("pending=", pending), func(t *testing.T) {
+			world.Bubble(t, func(w world.World) {
+				all := selection{LabelSelector: "v", Optional: true}
+				for _, name := range strings.Split("abcdefghijklmnopqrst", "") {
+					w.Create(world.NewPod("a", name, "v=2"))
+				}
+				inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one, all)
+				defer stop()
+				reshape := func(shard informer.Shard) {
+					if err := inf.SetShard(w.Context(), shard); err != nil {
+						w.Error(err)
+					}
+				}
+				reshape(low)
+				had := inf.Store().Len()
+				changed := make(chan struct{})
+				end := fail(w, all, world.Unavailable)
+				w.Server.EndWatches()
+				if pending {
+					go func() { reshape(middle); close(changed) }()
+				}
+				time.Sleep(time.Minute)
+				remove := fail(w, all, world.Forbidden)
+				end()
+				time.Sleep(time.Minute)
+				if !pending {
+					reshape(middle)
+					close(changed)
+				}
+				<-changed
+				for pod := range inf.Store().All() {
+					if !low.Has(pod) || !middle.Has(pod) {
+						w.Errorf("%s was never in the shard, or has left it", pod.Name)
+					}
+				}
+				if n := inf.Store().Len(); n == 0 || n == had {
+					w.Errorf("%d of %d objects", n, had)
+				}
+				if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 0 {
+					w.Errorf("%+v, %v", r, err)
+				}
+				if reshape(low); inf.Store().Len() != had {
+					w.Errorf("%d of %d objects are back", inf.Store().Len(), had)
+				}
+				remove()
+				time.Sleep(time.Hour)
+				reshape(informer.Shard{})
+				equalsServer(w, inf, []selection{one, all})
+				if rec.Broken() > 0 {
+					w.Errorf("%d events do not follow", rec.Broken())
+				}
+			})
+		})
+	}
+}
+
 // A selection that the server refuses is reported. Without Optional, the informer waits for it; with it, the informer
 // syncs, waits for no answer of it, and has its objects as soon as the server sends them.
 // Guarantees: U4

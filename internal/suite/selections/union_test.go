@@ -13,6 +13,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
 	"github.com/typedinformer/informer/internal/world"
 )
 
@@ -77,6 +78,61 @@ func TestStoreClaimsWhatItShows(t *testing.T) {
 			w.Error(err)
 		}
 		rec.Want(w.T, "add a/z 2 initial=false", "delete a/x 1 final=false")
+	})
+}
+
+// While two selections list for the first time, an object moves from the one that lists later to the other. The store
+// claims no version before it shows the object.
+// Guarantees: U6
+func TestFirstListsClaimWhatTheStoreShows(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x", "v=1"))
+		listed := w.Server.ResourceVersion()
+		end := fail(w, one, world.Unavailable)
+		inf := informer.New(w.Client(), selected(one, two), world.Quiet[*corev1.Pod]())
+		rec := &testkit.Recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer world.Run(w, inf)()
+		synctest.Wait()
+		hold := w.Server.Hold(informertest.Watches{Match: requestsOf(two)})
+		w.Relabel("a", "x", "2")
+		synctest.Wait()
+		end()
+		if err := inf.WaitSynced(w.Context()); err != nil || inf.Store().Len() != 0 {
+			w.Fatal(err, inf.Store().Len())
+		}
+		if !waitsFor(w, func(ctx context.Context) error { return inf.WaitForResourceVersion(ctx, listed) }) {
+			w.Errorf("the store claims %s, and has no object", inf.Store().ResourceVersion())
+		}
+		hold.Release()
+		if err := inf.WaitForResourceVersion(w.Context(), listed); err != nil {
+			w.Error(err)
+		}
+		rec.Want(w.T, "add a/x 2 initial=false")
+	})
+}
+
+// An object moves to a selection that has not listed yet. It stays.
+// Guarantees: U7, U8
+func TestMoveToASelectionThatHasNotListed(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=1"))
+		inf, rec, stop := started(w, client, config, one)
+		defer stop()
+		end := fail(w, two, world.Unavailable)
+		changed := make(chan error, 1)
+		go func() { changed <- inf.SetSelections(w.Context(), one, two) }()
+		synctest.Wait()
+		w.Relabel("a", "x", "2")
+		w.Relabel("a", "y", "5")
+		time.Sleep(5 * time.Second)
+		end()
+		if err := <-changed; err != nil {
+			w.Error(err)
+		}
+		time.Sleep(5 * time.Minute)
+		rec.Want(w.T, "update a/x 1->2", "delete a/y 1 final=true")
+		equalsServer(w, inf, []selection{one, two})
 	})
 }
 
