@@ -17,10 +17,13 @@ import (
 func TestBalance(t *testing.T) {
 	const objects = 1_000_000
 	random := rand.New(rand.NewPCG(1, 4))
-	uids := make([]uint64, objects)
-	for i := range uids {
+	uids := map[int][]int{256: make([]int, 256), 1024: make([]int, 1024), 4096: make([]int, 4096)} // of each slot, by the number of slots
+	for range objects {
 		a, b := random.Uint64(), random.Uint64()
-		uids[i] = informer.HashOf(fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0x3fff|0x8000, b&(1<<48-1)))
+		hash := informer.HashOf(fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0x3fff|0x8000, b&(1<<48-1)))
+		for slots, counts := range uids {
+			counts[slotOf(hash, slots)]++
+		}
 	}
 	named := []struct {
 		what  string
@@ -37,7 +40,7 @@ func TestBalance(t *testing.T) {
 	for _, n := range []int{3, 10, 30, 100, 300} {
 		for _, slots := range []int{256, 1024, 4096} {
 			owners := plan(numbered("group-%016x", 1, n), slots)
-			bySlot, byUID := imbalance(owners, n, nil), imbalance(owners, n, uids)
+			bySlot, byUID := imbalance(owners, n, nil), imbalance(owners, n, uids[slots])
 			fmt.Fprintf(&b, "| %d | %d | %.2f | %.2f | %.2f | %.2f |\n", n, slots, bySlot, byUID, heldBy(owners, n), movedBy(owners, n))
 			if slots >= 8*n && (bySlot > 1.25 || byUID > 1.25) {
 				t.Errorf("%d replicas, %d slots: the largest shard has %.2f of the mean of the slots, and %.2f of the objects", n, slots, bySlot, byUID)
@@ -51,26 +54,29 @@ func TestBalance(t *testing.T) {
 			hashes[i] = informer.HashOf(name)
 		}
 		fmt.Fprintf(&b, "| %s | %d | %d | %d |", c.what, len(c.names), different(hashes, 256), different(hashes, 4096))
+		counts := make([]int, 1024)
+		for _, hash := range hashes {
+			counts[slotOf(hash, len(counts))]++
+		}
 		for _, n := range []int{3, 10, 30, 100} {
-			fmt.Fprintf(&b, " %.1f |", imbalance(plan(numbered("group-%016x", 1, n), 1024), n, hashes))
+			fmt.Fprintf(&b, " %.1f |", imbalance(plan(numbered("group-%016x", 1, n), len(counts)), n, counts))
 		}
 		b.WriteByte('\n')
 	}
 	t.Log(b.String())
 }
 
-// imbalance returns the load of the largest shard, divided by the mean. The load is the number of hashes, or of slots if hashes is nil.
-func imbalance(owners []int, replicas int, hashes []uint64) float64 {
-	load, total := make([]int, replicas), len(owners)
-	if hashes == nil {
-		for _, owner := range owners {
-			load[owner]++
+// imbalance returns the load of the largest shard, divided by the mean. counts is the load of each slot; it is one if counts
+// is nil.
+func imbalance(owners []int, replicas int, counts []int) float64 {
+	load, total := make([]int, replicas), 0
+	for slot, owner := range owners {
+		n := 1
+		if counts != nil {
+			n = counts[slot]
 		}
-	} else {
-		total = len(hashes)
-		for _, h := range hashes {
-			load[owners[slotOf(h, len(owners))]]++
-		}
+		load[owner] += n
+		total += n
 	}
 	return float64(slices.Max(load)) * float64(replicas) / float64(total)
 }
