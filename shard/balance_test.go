@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -19,8 +21,7 @@ func TestBalance(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 4))
 	uids := map[int][]int{256: make([]int, 256), 1024: make([]int, 1024), 4096: make([]int, 4096)} // of each slot, by the number of slots
 	for range objects {
-		a, b := random.Uint64(), random.Uint64()
-		hash := informer.HashOf(fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0x3fff|0x8000, b&(1<<48-1)))
+		hash := informer.HashOf(uidOf(random.Uint64(), random.Uint64()))
 		for slots, counts := range uids {
 			counts[slotOf(hash, slots)]++
 		}
@@ -122,6 +123,13 @@ func different(hashes []uint64, slots int) int {
 		set[slotOf(h, slots)] = true
 	}
 	return set.count()
+}
+
+// uidOf returns the UID, a UUID of version 4, with these random bits.
+func uidOf(a, b uint64) string {
+	raw := binary.BigEndian.AppendUint64(nil, a&^0xf000|0x4000)
+	text := hex.EncodeToString(binary.BigEndian.AppendUint64(raw, b&^(3<<62)|1<<63))
+	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
 func numbered(format string, first, last int) (names []string) {
