@@ -202,6 +202,7 @@ func TestSchemaPrunesDefaultsAndValidates(t *testing.T) {
 		{"null of what has no default", "{color: red, replicas: null, size: null}", `{"color":"red","size":3}`, ""},
 		{"preserved", "{color: red, anything: {at: [all]}}", `{"anything":{"at":["all"]},"color":"red","size":3}`, ""},
 		{"required", "{}", "", `spec.color: Required value`},
+		{"no rules for a wrong type", "{}", "", `some validation rules were not checked because the object was invalid`},
 		{"enum", "{color: pink}", "", `spec.color: Unsupported value: "pink": supported values: "red", "green", "blue"`},
 		{"maximum", "{color: red, size: 11}", "", `Widget.example.com "a" is invalid: spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10`},
 		{"type", "{color: red, size: big}", "", `spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"`},
@@ -571,6 +572,11 @@ func TestInstallCRDs(t *testing.T) {
 			w.must(os.WriteFile(path, []byte(content), 0o600))
 			return path
 		}
+		others, err := json.Marshal(w.another("example.com", names{}))
+		w.must(err)
+		write("others.yml", strings.Replace(string(others), "{", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",`, 1))
+		w.must(w.definitions.InstallCRDs(folder))
+		equal(t, "a file .yml", w.conditions("others.example.com"), "NamesAccepted=True:NoConflicts", accepted)
 		for path, want := range map[string]string{
 			filepath.Join(folder, "none"): "no such file",
 			write("a.yaml", "kind: [}"):   "a.yaml: ",
