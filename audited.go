@@ -9,7 +9,7 @@ import (
 	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/intake"
 )
 
 // newAuditor returns an auditor of store. each returns the sources of store. union compares store with their union; nil
@@ -21,7 +21,6 @@ func newAuditor[T Object](client *Client, resource Resource, config Config[T], s
 		Sources:   each,
 		Union:     union,
 		Published: store.published,
-		Older:     object.Older,
 		Stopped:   stopped,
 		Different: func(r audit.Result) error {
 			config.logger().Error("the store differs from the server", "resource", resource.String(), "differ", r.Differ,
@@ -81,30 +80,32 @@ func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector
 func (a audited[T]) View() (audit.View, bool) {
 	snap := a.store.Snapshot()
 	src, _ := snap.sources.Of(a.reflector.loop.Decoder.Namespace)
-	v := sourceView[T]{Objects: snap.version, Namespace: src.Namespace, At: src.Version, Failed: src.Data.undecoded.Set,
-		Shard: src.Data.shard()}
+	v := audit.TableView[T]{
+		Objects:   snap.version,
+		Namespace: src.Namespace,
+		Part:      src.Data.shard(),
+		At:        src.Version,
+		Failed:    src.Data.undecoded.Set,
+	}
 	return v, v.At != "" || v.Any() // the server may send no resource versions
 }
 
-// sourceView is what a store has of one source.
-type sourceView[T Object] = audit.TableView[T, Shard]
-
 // List implements audit.Source.
-func (a audited[T]) List(ctx context.Context, of audit.View, each func(Key, audit.ID)) (bytes int64, err error) {
-	if of.Version() == "" {
+func (a audited[T]) List(ctx context.Context, view audit.View, yield func(Key, audit.ID)) (bytes int64, err error) {
+	if view.Version() == "" {
 		return 0, errors.New("the server sends no resource versions, which an audit needs to compare the same state")
 	}
-	before, shard := a.source.Traffic().Bytes, of.(sourceView[T]).Shard
-	ids := a.reflector.loop.Decoder.Identities(shard.asked(), func(key Key, uid, version string) {
-		each(key, audit.ID{UID: uid, Version: version})
+	before, shard := a.source.Traffic().Bytes, view.Shard()
+	ids := a.reflector.loop.Decoder.Identities(intake.Asked{Shard: shard}, func(key Key, uid, version string) {
+		yield(key, audit.ID{UID: uid, Version: version})
 	})
-	err = a.source.ListAt(ctx, of.Version(), a.pageSize, ids, shard.String())
+	err = a.source.ListAt(ctx, view.Version(), a.pageSize, ids, shard.String())
 	return a.source.Traffic().Bytes - before, err
 }
 
 // Behind implements audit.Source.
-func (a audited[T]) Behind(ctx context.Context, of audit.View) error {
-	err := a.source.Reaches(ctx, of.Version(), of.(sourceView[T]).Shard.String())
+func (a audited[T]) Behind(ctx context.Context, view audit.View) error {
+	err := a.source.Reaches(ctx, view.Version(), view.Shard().String())
 	if !fetch.IsTooLarge(err) {
 		return nil
 	}

@@ -65,7 +65,7 @@ type Delta[T Object] struct {
 }
 
 // origin describes where a delta of a reflector comes from.
-type origin = reflector.Origin[Shard]
+type origin = reflector.Origin
 
 // whence returns the origin of d, or that of a list of the whole collection if d has none.
 func (d *Delta[T]) whence() origin {

@@ -18,6 +18,7 @@ import (
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // follower is the engine of an [Informer]: it has the store and the handlers, and a feeder that writes to both.
@@ -51,7 +52,7 @@ type feeder[T Object] interface {
 	// latest returns the resource with the latest shard and selections.
 	latest() Resource
 	// setShard changes the shard of the store.
-	setShard(Shard)
+	setShard(shardset.Shard)
 	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when the answer
 	// may have changed.
 	sharded() (ok bool, changed <-chan struct{})
@@ -304,14 +305,14 @@ func (f *follower[T]) runAudits(ctx context.Context) {
 }
 
 // setShard implements engine.
-func (f *follower[T]) setShard(ctx context.Context, shard Shard) error {
+func (f *follower[T]) setShard(ctx context.Context, shard shardset.Shard) error {
 	if f.invalid != nil {
 		return f.invalid
 	}
-	if err := shard.validate(); err != nil {
+	if err := shard.Validate(); err != nil {
 		return err
 	}
-	f.feeder.setShard(shard.clone())
+	f.feeder.setShard(shard.Clone())
 	if err := f.waitUntil(ctx, f.feeder.sharded); err != nil {
 		return fmt.Errorf("%s has not changed its shard: %w", f.resource, err)
 	}

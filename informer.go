@@ -9,6 +9,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/witness"
 )
 
@@ -35,7 +36,7 @@ type engine[T Object] interface {
 	// pull yields the events that a handler would receive, in the goroutine that calls it.
 	pull(ctx context.Context, yield func(Event[T]) bool)
 	status() InformerStatus
-	setShard(ctx context.Context, shard Shard) error
+	setShard(ctx context.Context, shard shardset.Shard) error
 	setSelections(ctx context.Context, selections []Selection) error
 	// latest returns the resource with the latest shard and selections.
 	latest() Resource
@@ -150,7 +151,7 @@ func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 // waits before Run, and until the server first serves the resource. If another call changes the shard meanwhile,
 // SetShard waits for the later shard. If the informer stops, the error wraps [ErrStopped].
 func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
-	return i.engine.setShard(ctx, shard)
+	return i.engine.setShard(ctx, shardset.Shard(shard))
 }
 
 // SetSelections makes the store hold the objects that match at least one of these selections, and returns when it does.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/rollout"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // queued puts deltas like a reflector that read them together.
@@ -74,7 +75,7 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 // While a namespace lacks its first list, only its additions are initial.
 // Guarantees: S4
 func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
-	m := &mirror[*thing]{sharding: rollout.New(Shard{}, Shard.equal)}
+	m := &mirror[*thing]{sharding: rollout.New(shardset.Shard{})}
 	m.sharding.Add("a", nil)
 	m.sharding.Add("b", nil)
 	m.sharding.Begin("b")

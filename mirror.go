@@ -14,6 +14,7 @@ import (
 	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/saved"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // mirror keeps a store equal to a collection on the API server: reflectors put deltas into a FIFO, and the mirror
@@ -25,7 +26,7 @@ type mirror[T Object] struct {
 	reflectors []*Reflector[T]
 	audited    []audit.Source
 	fifo       *FIFO[T]
-	sharding   *rollout.Rollout[Shard]
+	sharding   *rollout.Rollout
 	end        context.CancelCauseFunc // ends run
 
 	hub *deliver.Hub[T]
@@ -49,7 +50,7 @@ func newMirror[T Object](resource Resource, config Config[T], store *Store[T], h
 		config:   config,
 		store:    store,
 		fifo:     NewFIFO[T](0),
-		sharding: rollout.New(resource.Shard.clone(), Shard.equal),
+		sharding: rollout.New(shardset.Shard(resource.Shard).Clone()),
 		hub:      hub,
 	}
 	m.write, m.done = m.writeOwn, hub.Load
@@ -145,12 +146,12 @@ func (m *mirror[T]) awaited() []*mirror[T] { return m.mirrors() }
 // latest implements feeder.
 func (m *mirror[T]) latest() Resource {
 	r := m.resource
-	r.Shard = m.sharding.Latest().clone()
+	r.Shard = Shard(m.sharding.Latest().Clone())
 	return r
 }
 
 // setShard implements feeder.
-func (m *mirror[T]) setShard(shard Shard) { m.sharding.Want(shard) }
+func (m *mirror[T]) setShard(shard shardset.Shard) { m.sharding.Want(shard) }
 
 // sharded implements feeder.
 func (m *mirror[T]) sharded() (ok bool, changed <-chan struct{}) { return m.sharding.Arrived() }

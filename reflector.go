@@ -17,6 +17,7 @@ import (
 	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/saved"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // Reflector reads one collection, or one namespace of it, by list and watch, and puts deltas into a [Sink]: one
@@ -32,7 +33,7 @@ import (
 // a Store.
 type Reflector[T Object] struct {
 	resource Resource
-	loop     *reflector.Loop[T, Shard]
+	loop     *reflector.Loop[T]
 }
 
 // NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It
@@ -112,13 +113,12 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Check:         own.Check,
 		Torn:          holds, // a sink that knows its objects ignores what it has already
 	})
-	c := reflector.Config[T, Shard]{
+	c := reflector.Config[T]{
 		Sink:       newOutlet(resource, d.Namespace, sink),
 		Source:     source,
 		Absence:    fetch.NewAbsence(source, len(resource.Namespaces) > 0),
 		Decoder:    d,
-		Shard:      rollout.NewAdoption(resource.Shard.clone(), Shard.equal, Shard.rest),
-		Asked:      Shard.asked,
+		Shard:      rollout.NewAdoption(shardset.Shard(resource.Shard).Clone()),
 		PagedList:  config.PagedList,
 		PageSize:   config.PageSize,
 		PollEvery:  config.PollEvery,
@@ -192,7 +192,7 @@ func newOutlet[T Object](resource Resource, namespace string, sink Sink[T]) *out
 }
 
 // Put implements reflector.Sink.
-func (o *outlet[T]) Put(ctx context.Context, from reflector.Delta[T, Shard]) (err error) {
+func (o *outlet[T]) Put(ctx context.Context, from reflector.Delta[T]) (err error) {
 	d := Delta[T]{
 		Type:            DeltaType(from.Type),
 		Object:          from.Object,

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // Resource identifies the collection that an [Informer] follows.
@@ -126,7 +127,7 @@ func (r Resource) validate() error {
 	if err := r.validateSelections(); err != nil {
 		return fmt.Errorf("Resource.Selections of %s: %w", r.Resource, err)
 	}
-	if err := r.Shard.validate(); err != nil {
+	if err := shardset.Shard(r.Shard).Validate(); err != nil {
 		return fmt.Errorf("%s: Resource.%w", r.Resource, err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/union"
 )
 
@@ -40,14 +41,24 @@ type selections[T Object] struct {
 
 	sharding sync.Mutex // serializes setShard
 	mu       sync.Mutex // protects shard
-	shard    Shard
+	shard    shardset.Shard
 }
 
 // newSelections returns a feeder of store and hub. It has no members before want.
 func newSelections[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
 	store *Store[T], hub *deliver.Hub[T], hooks hooks) *selections[T] {
-	s := &selections[T]{client: client, resource: resource, config: config, store: store, hub: hub, hooks: hooks,
-		packing: packing, decoding: run.NewLimit(run.MaxWorkers), calling: run.NewLimit(1), shard: resource.Shard.clone()}
+	s := &selections[T]{
+		client:   client,
+		resource: resource,
+		config:   config,
+		packing:  packing,
+		store:    store,
+		hub:      hub,
+		hooks:    hooks,
+		decoding: run.NewLimit(run.MaxWorkers),
+		calling:  run.NewLimit(1),
+		shard:    shardset.Shard(resource.Shard).Clone(),
+	}
 	s.members = union.NewMembers(union.Config[Selection, T]{
 		Make:   s.newMember,
 		Step:   func(do func(union.Content[T])) { s.step(func(w *edit[T]) { do(w) }) },
@@ -80,7 +91,7 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 	m := &member[T]{Selection: of}
 	resource, config := s.resource.part(of), s.config
 	s.mu.Lock()
-	resource.Shard = s.shard
+	resource.Shard = Shard(s.shard)
 	s.mu.Unlock()
 	if report := config.OnFailure; of.Optional {
 		config.OnFailure = func(err error) {
@@ -244,8 +255,8 @@ func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version s
 		if !m.Covers(q.Key.Namespace) || m.refused.Load() {
 			continue
 		}
-		has, r, shard := false, m.reflectors[0], m.latest().Shard
-		ids := r.loop.Decoder.Identities(shard.asked(), func(Key, string, string) { has = true })
+		has, r, shard := false, m.reflectors[0], m.sharding.Latest()
+		ids := r.loop.Decoder.Identities(intake.Asked{Shard: shard}, func(Key, string, string) { has = true })
 		source := newMetadataSource(s.client, m.resource, r, q.Key)
 		err = run.Apart(func() (err error) { // it calls Config.Filter
 			if version == "" {
@@ -296,12 +307,12 @@ func (s *selections[T]) latest() Resource {
 	r.Selections = append([]Selection{}, selections...) // never nil: that would be the whole collection
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.Shard = s.shard.clone()
+	r.Shard = Shard(s.shard.Clone())
 	return r
 }
 
 // setShard implements feeder.
-func (s *selections[T]) setShard(shard Shard) {
+func (s *selections[T]) setShard(shard shardset.Shard) {
 	s.sharding.Lock()
 	defer s.sharding.Unlock()
 	s.mu.Lock()

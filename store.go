@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/arrival"
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/table"
 )
@@ -112,7 +113,7 @@ type listed struct {
 }
 
 // shard returns the shard that the store has of the source.
-func (l listed) shard() (s Shard) {
+func (l listed) shard() (s shardset.Shard) {
 	if l.list != nil {
 		s = l.list.Shard
 	}

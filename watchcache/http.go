@@ -23,8 +23,8 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/gzipstream"
-	"github.com/typedinformer/informer/internal/hashrange"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/spoil"
 )
 
@@ -84,11 +84,11 @@ func (c *Cache[T]) selector(r *http.Request, opts *internalversion.ListOptions,
 		}
 	}
 	if shard := r.URL.Query().Get("shardSelector"); shard != "" { // ListOptions has no such field before Kubernetes 1.36
-		field, ranges, err := hashrange.Parse[informer.HashRange](shard)
+		selected, err := shardset.Parse(shard)
 		if err != nil {
 			return sel, unread(fmt.Errorf("invalid shard selector: %w", err))
 		}
-		sel.shard = informer.Shard{Field: informer.ShardField(field), Ranges: ranges}
+		sel.shard = informer.Shard(selected)
 	}
 	return sel, nil
 }

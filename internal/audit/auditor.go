@@ -17,7 +17,7 @@ import (
 type Source interface {
 	// View returns what the store has now. It returns false if the server does not serve the resource.
 	View() (View, bool)
-	// List lists the collection at exactly the resource version of v, and calls each for one object after the other. It
+	// List lists the shard of v at exactly its resource version, and calls each for one object after the other. It
 	// returns the number of bytes of the responses.
 	List(ctx context.Context, v View, each func(object.Key, ID)) (bytes int64, err error)
 	// Behind returns an error if the server has not reached the resource version of v.
@@ -49,7 +49,6 @@ type Config struct {
 	Every     time.Duration                                       // zero for no periodic audits
 	Sources   func() []Source                                     // of the store, at the beginning of an audit
 	Published func() <-chan struct{}                              // returns a channel that is closed when a view changes
-	Older     func(version, than string) bool                     // compares resource versions
 	Alone     func(ctx context.Context) (leave func(), err error) // waits until no other audit of the client lists
 	// Union compares the store with the union of the sources, and repairs it. Nil if no object is in several sources.
 	Union func(context.Context) (Found, error)
@@ -277,7 +276,7 @@ func (a *Auditor) later(ctx context.Context, s Source, version string, published
 
 // add adds the result for one part. It counts an object once that differs in several.
 func (a *Auditor) add(r, part *Result) {
-	if r.Version == "" || a.config.Older(part.Version, r.Version) {
+	if r.Version == "" || object.Older(part.Version, r.Version) {
 		r.Version = part.Version
 	}
 	r.Objects += part.Objects

@@ -32,7 +32,6 @@ func newRig(every time.Duration) *rig {
 		Every:     every,
 		Sources:   func() []Source { return []Source{r} },
 		Published: func() <-chan struct{} { return r.published },
-		Older:     func(version, than string) bool { return version < than },
 		Alone:     func(context.Context) (func(), error) { return func() {}, nil },
 		Identity:  func(context.Context, bool) (string, error) { return r.identity, nil },
 		Different: func(Result) error { return errors.New("different") },

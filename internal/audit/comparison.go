@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
@@ -16,6 +17,8 @@ type ID struct{ UID, Version string }
 
 // View is what a store has of a collection at one resource version. It never changes.
 type View interface {
+	// Shard returns the part of the collection that the store has.
+	Shard() shardset.Shard
 	// Version returns the resource version.
 	Version() string
 	// Get returns the ID of the object with that key. It returns false if the store has none.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
@@ -23,6 +24,8 @@ type objects struct {
 }
 
 func keyOf(name string) object.Key { return object.Key{Namespace: "ns", Name: name} }
+
+func (o objects) Shard() shardset.Shard { return shardset.Shard{} }
 
 func (o objects) Version() string { return o.version }
 

@@ -4,24 +4,28 @@ import (
 	"iter"
 
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/table"
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
 // TableView is a [View] of a table's objects in one namespace, or of all if Namespace is empty.
-type TableView[T object.Object, S any] struct {
+type TableView[T object.Object] struct {
 	Objects   table.Version[T]
 	Namespace string
 	At        string // the resource version
 	Failed    *undecoded.Set
-	Shard     S // the part of the collection that the table has
+	Part      shardset.Shard // of the collection
 }
 
+// Shard implements View.
+func (v TableView[T]) Shard() shardset.Shard { return v.Part }
+
 // Version implements View.
-func (v TableView[T, S]) Version() string { return v.At }
+func (v TableView[T]) Version() string { return v.At }
 
 // Get implements View.
-func (v TableView[T, S]) Get(key object.Key) (ID, bool) {
+func (v TableView[T]) Get(key object.Key) (ID, bool) {
 	_, obj, ok := v.Objects.Find(key)
 	if !ok {
 		return ID{}, false
@@ -34,14 +38,14 @@ func idOf[T object.Object](obj T) ID {
 }
 
 // All implements View.
-func (v TableView[T, S]) All() iter.Seq2[object.Key, ID] {
+func (v TableView[T]) All() iter.Seq2[object.Key, ID] {
 	return func(yield func(object.Key, ID) bool) {
 		v.Objects.Walk(table.KeysOf(v.Namespace), func(obj T) bool { return yield(object.KeyOf(obj), idOf(obj)) })
 	}
 }
 
 // Any reports whether the view has an object.
-func (v TableView[T, S]) Any() bool {
+func (v TableView[T]) Any() bool {
 	for range v.All() {
 		return true
 	}
@@ -49,7 +53,7 @@ func (v TableView[T, S]) Any() bool {
 }
 
 // Len implements View. Of a namespace, it returns an upper bound.
-func (v TableView[T, S]) Len() int { return v.Objects.Len() }
+func (v TableView[T]) Len() int { return v.Objects.Len() }
 
 // Undecoded implements View.
-func (v TableView[T, S]) Undecoded() *undecoded.Set { return v.Failed }
+func (v TableView[T]) Undecoded() *undecoded.Set { return v.Failed }

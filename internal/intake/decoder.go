@@ -11,9 +11,9 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/hashrange"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // keyOf returns the key of an encoded object. It returns the empty key if the name is not known.
@@ -70,17 +70,8 @@ func (d *Decoder[T]) Call(f func()) {
 
 // Asked is what the request for a response determines for its objects.
 type Asked struct {
-	Shard       func(hash uint64) bool // reports whether objects with that hash are in the shard; nil for no shard
-	ByNamespace bool                   // the hash is that of the namespace; false for that of the UID
-	Doubtful    bool                   // an equal version does not mean equal content
-}
-
-// hasObject reports whether obj is in the shard, if there is one.
-func (a *Asked) hasObject(namespace string, uid types.UID) bool {
-	if a.ByNamespace {
-		return a.Shard(hashrange.Of(namespace))
-	}
-	return a.Shard(hashrange.Of(uid))
+	Shard    shardset.Shard // the objects outside it are dropped
+	Doubtful bool           // an equal version does not mean equal content
 }
 
 // encoded is one encoded object and the result of decode. After decode of an object, finish must be called for it, and
@@ -119,17 +110,13 @@ type Result[T object.Object] struct {
 // find looks up the version that is held of the object in raw. If it is the same version, decode skips the object, so a
 // relist without changes costs little. decode also skips an object outside the shard.
 func (d *Decoder[T]) find(f decode.Format, raw []byte, asked *Asked, e *encoded[T]) {
-	sharded := asked.Shard != nil
+	sharded := !asked.Shard.IsWhole()
 	if d.Held == nil && !sharded {
 		return
 	}
 	id := f.Glance(raw)
 	if sharded {
-		value := id.UID
-		if asked.ByNamespace {
-			value = id.Namespace
-		}
-		if e.unsure = value == nil; !e.unsure && !asked.Shard(hashrange.Of(value)) {
+		if e.unsure = !asked.knows(id); !e.unsure && !asked.hasIdentity(id) {
 			e.outside, e.filtered = true, true
 			d.outside.Add(1)
 			return
@@ -204,7 +191,7 @@ func (d *Decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo)
 func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, asked *Asked,
 	e *encoded[T]) (Result[T], error) {
 	result := Result[T]{Deleted: e.deleted, Filtered: e.filtered, Outside: e.outside}
-	if e.unsure && e.err == nil && !e.filtered && !asked.hasObject(e.obj.GetNamespace(), e.obj.GetUID()) {
+	if e.unsure && e.err == nil && !e.filtered && !asked.Shard.Has(e.obj) {
 		e.filtered, result.Filtered, result.Outside = true, true, true
 		d.outside.Add(1)
 	}

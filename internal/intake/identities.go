@@ -5,8 +5,8 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/hashrange"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // Identities reads the identity of each object of a list that a [Decoder] would decode, and decodes no more of it than
@@ -63,7 +63,7 @@ func (i *identitiesOf[T]) add(id decode.Identity, accepted func() bool) {
 	case d.Namespace != "" && key.Name != "" && key.Namespace != d.Namespace:
 		i.err = fmt.Errorf("%w: %.600s instead of one of %.300s", fetch.ErrForeign, key, d.Namespace)
 		return
-	case i.asked.Shard != nil && !i.asked.hasIdentity(id), !accepted():
+	case !i.asked.Shard.IsWhole() && !i.asked.hasIdentity(id), !accepted():
 		return
 	}
 	i.each(key, string(id.UID), string(id.ResourceVersion))
@@ -71,15 +71,18 @@ func (i *identitiesOf[T]) add(id decode.Identity, accepted func() bool) {
 
 // knows reports whether id has what determines whether the object is in the shard.
 func (a *Asked) knows(id decode.Identity) bool {
-	return a.ByNamespace && id.Namespace != nil || !a.ByNamespace && id.UID != nil
+	if a.Shard.Field == shardset.ByNamespace {
+		return id.Namespace != nil
+	}
+	return id.UID != nil
 }
 
-// hasIdentity reports whether an object is in the shard. There must be one.
+// hasIdentity reports whether the object with that identity is in the shard.
 func (a *Asked) hasIdentity(id decode.Identity) bool {
-	if a.ByNamespace {
-		return a.Shard(hashrange.Of(id.Namespace))
+	if a.Shard.Field == shardset.ByNamespace {
+		return a.Shard.HasHash(shardset.Hash(id.Namespace))
 	}
-	return a.Shard(hashrange.Of(id.UID))
+	return a.Shard.HasHash(shardset.Hash(id.UID))
 }
 
 // AddValue implements fetch.Intake. No source of Go values lists at exactly one resource version.

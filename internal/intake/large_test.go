@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
-	"github.com/typedinformer/informer/internal/hashrange"
 	"github.com/typedinformer/informer/internal/object"
 )
 
@@ -40,7 +39,7 @@ func TestLargeObjectAndShard(t *testing.T) {
 		got = append(got, text)
 		return nil
 	})
-	in.asked.Shard = func(hash uint64) bool { return hash != hashrange.Of("out") }
+	in.asked.Shard = allBut("out")
 	in.AddLarge(largeObject("a", "in"), false)
 	in.AddLarge(largeObject("b", "out"), false)
 	in.AddLarge(largeObject("c", ""), false)
@@ -60,7 +59,7 @@ func TestLargeObjectAndShard(t *testing.T) {
 func TestIdentitiesOfLargeObjects(t *testing.T) {
 	d := newDecoder[*corev1.Pod](t)
 	var got []string
-	asked := Asked{Shard: func(hash uint64) bool { return hash != hashrange.Of("out") }}
+	asked := Asked{Shard: allBut("out")}
 	ids := d.Identities(asked, func(key object.Key, uid, version string) { got = append(got, key.Name+" "+uid+" "+version) })
 	in := ids.Intake(decode.JSON, func(error) {})
 	in.AddLarge(largeObject("a", "in"), false)

@@ -39,7 +39,7 @@ func (d *Decoder[T]) takeValue(e *encoded[T], asked *Asked) {
 	if d.DropManagedFields && len(metadata.GetManagedFields()) > 0 {
 		metadata.SetManagedFields(nil)
 	}
-	e.obj, e.unsure = d.Packing.Value(e.value), asked.Shard != nil
+	e.obj, e.unsure = d.Packing.Value(e.value), !asked.Shard.IsWhole()
 }
 
 // identity returns the identity of an object for which there may be no T, as far as it is known.

@@ -9,9 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/typedinformer/informer/internal/hashrange"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/shardset"
 )
+
+// allBut returns the shard of all objects but those with that UID.
+func allBut(uid string) shardset.Shard {
+	hash := shardset.Hash(uid)
+	rest, _, _ := shardset.Shard{}.Rest(shardset.Shard{Ranges: []shardset.Range{{First: hash, Last: hash}}})
+	return rest
+}
 
 func valuePod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "u", ResourceVersion: "1",
@@ -41,7 +48,7 @@ func TestValues(t *testing.T) {
 	d.Held = func(object.Key) (*corev1.Pod, bool) { return valuePod("held"), true }
 	var results []Result[*corev1.Pod]
 	in := newTestIntake(d, func(r Result[*corev1.Pod]) error { results = append(results, r); return nil })
-	in.asked.Shard = func(hash uint64) bool { return hash != hashrange.Of("out") }
+	in.asked.Shard = allBut("out")
 	good, out, filtered, other := valuePod("good"), valuePod("out"), valuePod("filtered"), &unstructured.Unstructured{}
 	out.UID = "out"
 	filtered.Annotations = map[string]string{}

@@ -6,13 +6,14 @@ import (
 
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // Sink takes what a [Loop] reads. Only the goroutine of the loop calls its methods.
-type Sink[T object.Object, S any] interface {
+type Sink[T object.Object] interface {
 	// Put takes d, and waits while the sink has no room. It may defer the processing of d until Flush, unless d is a
 	// Replaced.
-	Put(ctx context.Context, d Delta[T, S]) error
+	Put(ctx context.Context, d Delta[T]) error
 	// Flush ends a batch of deltas.
 	Flush() error
 	// Held returns the resource version of the object with that key that the sink has after all deltas so far, or "" if it
@@ -22,16 +23,16 @@ type Sink[T object.Object, S any] interface {
 	Stale() int
 }
 
-// Delta is one change of the collection, of shards S; see informer.Delta.
-type Delta[T object.Object, S any] struct {
+// Delta is one change of the collection; see informer.Delta.
+type Delta[T object.Object] struct {
 	Type      DeltaType
 	Object    T
 	Key       object.Key
 	Items     []T
 	Undecoded []intake.Failure
 	Restored  bool
-	Version   string     // the resource version
-	From      *Origin[S] // nil if the delta needs none
+	Version   string  // the resource version
+	From      *Origin // nil if the delta needs none
 }
 
 // DeltaType is the kind of a [Delta]. The values are those of informer.DeltaType.
@@ -46,11 +47,11 @@ const (
 )
 
 // Origin describes where a Replaced comes from, and the delta that ends a warm start.
-type Origin[S any] struct {
+type Origin struct {
 	Kind   OriginKind
-	Shard  S         // the store removes objects outside it
-	Change uint64    // the number of the change to Shard
-	Listed time.Time // when the list of a Replaced began
+	Shard  shardset.Shard // the store removes objects outside it
+	Change uint64         // the number of the change to Shard
+	Listed time.Time      // when the list of a Replaced began
 }
 
 // OriginKind says what the store has after a delta with an origin.

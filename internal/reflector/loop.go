@@ -4,7 +4,6 @@ package reflector
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -17,16 +16,15 @@ import (
 	"github.com/typedinformer/informer/internal/saved"
 )
 
-// Config describes a [Loop] of objects T, in shards S.
-type Config[T object.Object, S fmt.Stringer] struct {
-	Sink    Sink[T, S]
+// Config describes a [Loop] of objects T.
+type Config[T object.Object] struct {
+	Sink    Sink[T]
 	Source  *fetch.Source
 	Absence fetch.Absence
 	Decoder *intake.Decoder[T]
 
-	Shard *rollout.Adoption[S]
-	Asked func(S) intake.Asked // how to treat the objects in the response to a request for a shard
-	Saved *saved.State         // nil for no warm start
+	Shard *rollout.Adoption
+	Saved *saved.State // nil for no warm start
 
 	PagedList bool // lists without streaming
 	PageSize  int
@@ -49,9 +47,9 @@ const defaultPollEvery = 30 * time.Second
 
 // Loop lists and watches; see informer.Reflector. Only the goroutine in Run, or one that it waits for, uses its fields.
 // Before Run, others may change them.
-type Loop[T object.Object, S fmt.Stringer] struct {
-	Config[T, S]
-	warm     warmStart[T, S]
+type Loop[T object.Object] struct {
+	Config[T]
+	warm     warmStart[T]
 	read     atomic.Int64  // objects read of the current list, or of the last one
 	cutAfter time.Duration // as of the last failure; see fetch.Source.CutAfter
 	retries  fetch.Retries
@@ -71,14 +69,14 @@ type Loop[T object.Object, S fmt.Stringer] struct {
 }
 
 // New returns a loop before its first Run. Config.Decoder decodes the objects of Config.Source.
-func New[T object.Object, S fmt.Stringer](c Config[T, S]) *Loop[T, S] {
-	return &Loop[T, S]{
+func New[T object.Object](c Config[T]) *Loop[T] {
+	return &Loop[T]{
 		Config: c,
-		warm:   warmStart[T, S]{state: c.Saved, log: c.Log},
+		warm:   warmStart[T]{state: c.Saved, log: c.Log},
 		state:  fetch.Start(!c.TellAbsent),
 		status: Status{Since: time.Now()},
 	}
 }
 
 // ListSince makes the first list have every change up to version.
-func (l *Loop[T, S]) ListSince(version string) { l.state.List.Least = version }
+func (l *Loop[T]) ListSince(version string) { l.state.List.Least = version }

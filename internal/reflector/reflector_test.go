@@ -26,6 +26,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/transport"
 )
 
@@ -140,7 +141,7 @@ type records struct {
 	held  map[string]string // the versions of the objects, by name; nil if the sink does not know them
 }
 
-func (r *records) Put(_ context.Context, d Delta[*corev1.Pod, all]) error {
+func (r *records) Put(_ context.Context, d Delta[*corev1.Pod]) error {
 	var names []string
 	for _, p := range d.Items {
 		names = append(names, p.Name)
@@ -182,15 +183,10 @@ func (r *records) Held(_ context.Context, key object.Key) (version string, ok bo
 
 func (r *records) Stale() int { return 0 }
 
-// all is a shard that has everything.
-type all struct{}
-
-func (all) String() string { return "" }
-
 // reading is a loop that runs in a bubble.
 type reading struct {
 	*testing.T
-	loop   *Loop[*corev1.Pod, all]
+	loop   *Loop[*corev1.Pod]
 	server *server
 	sink   records
 	failed recorded[error]
@@ -199,7 +195,7 @@ type reading struct {
 }
 
 // read runs f with a loop that reads answers, after nothing happens any more.
-func read(t *testing.T, configure func(*Config[*corev1.Pod, all]), f func(r *reading), answers ...answer) {
+func read(t *testing.T, configure func(*Config[*corev1.Pod]), f func(r *reading), answers ...answer) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reading{T: t, server: &server{answers: answers}, ends: context.Canceled}
 		client, err := transport.New(&rest.Config{Host: "http://test", Transport: r.server, QPS: -1})
@@ -214,15 +210,13 @@ func read(t *testing.T, configure func(*Config[*corev1.Pod, all]), f func(r *rea
 		pods := corev1.SchemeGroupVersion.WithResource("pods")
 		source := fetch.NewSource(fetch.Config{Client: client, Path: "/api/v1/pods", Resource: pods,
 			Check: pool.Check})
-		whole := func(v, has all) (rest all, lacks, usable bool) { return v, false, true }
-		config := Config[*corev1.Pod, all]{
+		config := Config[*corev1.Pod]{
 			Sink:    &r.sink,
 			Source:  source,
 			Absence: fetch.NewAbsence(source, false),
 			Decoder: &intake.Decoder[*corev1.Pod]{Pool: pool, Packing: intake.Unpacked[*corev1.Pod]{Decoded: pool.Type()},
 				Report: func(object.Key, error) {}, Calling: run.NewLimit(1)},
-			Shard:     rollout.NewAdoption(all{}, func(a, b all) bool { return a == b }, whole),
-			Asked:     func(all) intake.Asked { return intake.Asked{} },
+			Shard:     rollout.NewAdoption(shardset.Shard{}),
 			PagedList: true,
 			OnFailure: func(err error) { r.failed.add(err) },
 			Log:       slog.New(slog.DiscardHandler),
@@ -271,7 +265,7 @@ func TestListThenWatch(t *testing.T) {
 			bookmark("7", `,"annotations":{"k8s.io/initial-events-end":"true"}`), watch.body)}, true, []string{"stream"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read(t, func(config *Config[*corev1.Pod, all]) { config.PagedList = !c.stream }, func(r *reading) {
+			read(t, func(config *Config[*corev1.Pod]) { config.PagedList = !c.stream }, func(r *reading) {
 				r.want(c.requests, []string{"=7 a,b", ".", "+8 c", "-9 a", ".", "@10 ", "."})
 				s := r.loop.Status()
 				if s.State != Watching || s.ResourceVersion != "10" || !s.WatchOpen || s.Read != 2 || s.LastError != nil {
@@ -368,7 +362,7 @@ func TestFailuresWait(t *testing.T) {
 func TestResumedOnlyAfterAFailure(t *testing.T) {
 	var resumed []time.Duration
 	ended := func(events string) answer { return answer{body: events} }
-	read(t, func(c *Config[*corev1.Pod, all]) {
+	read(t, func(c *Config[*corev1.Pod]) {
 		c.Resumed = func(away time.Duration, _ bool) { resumed = append(resumed, away) }
 	}, func(r *reading) {
 		<-time.After(time.Minute)
@@ -521,7 +515,7 @@ func TestSuspensionIsNoFailureOfTheServer(t *testing.T) {
 // An error of the sink ends Run, which returns that error.
 func TestErrorOfTheSinkEndsRun(t *testing.T) {
 	full := errors.New("full")
-	read(t, func(c *Config[*corev1.Pod, all]) { c.Sink.(*records).err = full }, func(r *reading) {
+	read(t, func(c *Config[*corev1.Pod]) { c.Sink.(*records).err = full }, func(r *reading) {
 		r.ends = full
 		r.want([]string{"list 0"}, []string{"=7 a", "."})
 		if failed := r.failed.get(); len(failed) != 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // Run lists and watches until ctx ends, the sink fails or Config.PollEvery forbids to go on; see informer.Reflector.
-func (l *Loop[T, S]) Run(ctx context.Context) error {
+func (l *Loop[T]) Run(ctx context.Context) error {
 	defer l.enter(Idle, nil)
 	l.update(func(s *Status) {
 		if s.NoWatchSince.IsZero() {
@@ -47,7 +47,7 @@ func (l *Loop[T, S]) Run(ctx context.Context) error {
 }
 
 // begin adopts the latest shard, and returns a context that ends when the shard changes.
-func (l *Loop[T, S]) begin(ctx context.Context) (part context.Context, end context.CancelCauseFunc) {
+func (l *Loop[T]) begin(ctx context.Context) (part context.Context, end context.CancelCauseFunc) {
 	part, end, changed := l.Shard.Take(ctx)
 	if changed {
 		l.resharded()
@@ -58,7 +58,7 @@ func (l *Loop[T, S]) begin(ctx context.Context) (part context.Context, end conte
 // resharded enters the state after the shard of the requests has changed. It keeps watching if listing the rest of the
 // shard suffices. After a silent watch, a list of the whole shard also shows whether the server went back in time. If
 // objects could not be decoded, it shows which of them are in the shard.
-func (l *Loop[T, S]) resharded() {
+func (l *Loop[T]) resharded() {
 	caughtUp := !l.state.Watch.CatchUp.Pending()
 	if !caughtUp {
 		l.warm.caughtUp()
@@ -78,16 +78,16 @@ func (l *Loop[T, S]) resharded() {
 
 // restSuffices reports whether to list only the rest of the shard. If the server does not filter by shard, it sends
 // everything, so one list of the whole shard, at its newest version, is better.
-func (l *Loop[T, S]) restSuffices() bool {
+func (l *Loop[T]) restSuffices() bool {
 	ok, lacks := l.Shard.RestSuffices()
 	return ok && (!lacks || l.Decoder.Outside() == l.outside)
 }
 
 // Relist makes the loop list everything again and compare contents, for the reason why. Any goroutine may call it.
-func (l *Loop[T, S]) Relist(why error) { l.Shard.End(fmt.Errorf("%w: %w", fetch.ErrDiverged, why)) }
+func (l *Loop[T]) Relist(why error) { l.Shard.End(fmt.Errorf("%w: %w", fetch.ErrDiverged, why)) }
 
 // repeat lists and watches until ctx ends, the sink fails or Config.PollEvery forbids to go on.
-func (l *Loop[T, S]) repeat(ctx context.Context) error {
+func (l *Loop[T]) repeat(ctx context.Context) error {
 	for {
 		moves := l.moves()
 		l.updated = l.Source.Updated()
@@ -122,7 +122,7 @@ func (l *Loop[T, S]) repeat(ctx context.Context) error {
 
 // recover enters the state after err, and waits for the backoff. It returns an error if ctx ends, the sink fails or
 // Config.PollEvery forbids to go on.
-func (l *Loop[T, S]) recover(ctx context.Context, err error) error {
+func (l *Loop[T]) recover(ctx context.Context, err error) error {
 	now := time.Now()
 	next, wait, note := l.state.Failed(err, now)
 	l.update(func(s *Status) {
@@ -180,7 +180,7 @@ func (l *Loop[T, S]) recover(ctx context.Context, err error) error {
 
 // pause waits for d after a failure. An update of the client since the failed request began ends the wait, since its
 // credentials or its address may have been the reason.
-func (l *Loop[T, S]) pause(ctx context.Context, d time.Duration) error {
+func (l *Loop[T]) pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 || l.updated == nil {
 		return run.Sleep(ctx, d)
 	}
@@ -195,7 +195,7 @@ func (l *Loop[T, S]) pause(ctx context.Context, d time.Duration) error {
 }
 
 // reportFailure calls OnFailure.
-func (l *Loop[T, S]) reportFailure(err error) {
+func (l *Loop[T]) reportFailure(err error) {
 	if l.OnFailure == nil {
 		return
 	}

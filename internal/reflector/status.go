@@ -106,7 +106,7 @@ func (c byReason) counts() map[fetch.Reason]int {
 }
 
 // Status returns the present status. Any goroutine may call it.
-func (l *Loop[T, S]) Status() Status {
+func (l *Loop[T]) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
@@ -127,7 +127,7 @@ func (l *Loop[T, S]) Status() Status {
 
 // Failure returns the failure after which the loop waits now, and how many consecutive failures there were. The error
 // is nil while the loop lists or watches, and while it does not run. Any goroutine may call it.
-func (l *Loop[T, S]) Failure() (consecutive int, err error) {
+func (l *Loop[T]) Failure() (consecutive int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.status.State; s != Backoff && s != Absent {
@@ -137,14 +137,14 @@ func (l *Loop[T, S]) Failure() (consecutive int, err error) {
 	return consecutive, l.status.Transitions[len(l.status.Transitions)-1].Err
 }
 
-func (l *Loop[T, S]) update(change func(*Status)) {
+func (l *Loop[T]) update(change func(*Status)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.status)
 }
 
 // count counts a list or a watch by its reason.
-func (l *Loop[T, S]) count(by *byReason) {
+func (l *Loop[T]) count(by *byReason) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	by[l.state.Why]++
@@ -152,7 +152,7 @@ func (l *Loop[T, S]) count(by *byReason) {
 
 // enter enters s, after the failure err or for the reason of l.state, and logs the change. While all is well, nothing
 // else is logged.
-func (l *Loop[T, S]) enter(s State, err error, more ...any) {
+func (l *Loop[T]) enter(s State, err error, more ...any) {
 	now := time.Now()
 	l.mu.Lock()
 	from, settled := l.status.State, l.settled
@@ -188,13 +188,13 @@ func (l *Loop[T, S]) enter(s State, err error, more ...any) {
 
 // NoteDecodeError logs and counts an object that cannot be decoded because of failed. The key is not longer than a log
 // should show.
-func (l *Loop[T, S]) NoteDecodeError(key string, why, failed error) {
+func (l *Loop[T]) NoteDecodeError(key string, why, failed error) {
 	l.Log.Error("an object cannot be decoded", "key", key, "err", why)
 	l.update(func(s *Status) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
 }
 
 // NoteSharedKey logs and reports that the server gives a key to several objects at once.
-func (l *Loop[T, S]) NoteSharedKey(why error) {
+func (l *Loop[T]) NoteSharedKey(why error) {
 	l.Log.Warn("a key has several objects", "why", why)
 	l.update(func(s *Status) { s.LastError, s.LastErrorTime = why, time.Now() })
 	l.reportFailure(why)

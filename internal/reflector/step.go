@@ -15,10 +15,11 @@ import (
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // step lists, watches or moves once.
-func (l *Loop[T, S]) step(ctx context.Context) error {
+func (l *Loop[T]) step(ctx context.Context) error {
 	if l.state.Phase == fetch.Watching {
 		if l.moves() {
 			return l.move(ctx)
@@ -47,13 +48,13 @@ func (l *Loop[T, S]) step(ctx context.Context) error {
 }
 
 // origin returns the origin of a delta of that kind.
-func (l *Loop[T, S]) origin(kind OriginKind, listed time.Time) *Origin[S] {
-	return &Origin[S]{kind, l.Shard.Value, l.Shard.Change, listed}
+func (l *Loop[T]) origin(kind OriginKind, listed time.Time) *Origin {
+	return &Origin{Kind: kind, Shard: l.Shard.Target, Change: l.Shard.Change, Listed: listed}
 }
 
 // startWarm enters the state Watching with the objects of a saved state. Without a usable one, it
 // changes nothing.
-func (l *Loop[T, S]) startWarm(ctx context.Context) error {
+func (l *Loop[T]) startWarm(ctx context.Context) error {
 	d, until, err := l.warm.load(ctx, l.origin(WholeShard, time.Time{}))
 	if err != nil || d == nil {
 		return err
@@ -70,14 +71,14 @@ func (l *Loop[T, S]) startWarm(ctx context.Context) error {
 }
 
 // absent empties the sink once when discovery shows that the server has stopped serving the resource.
-func (l *Loop[T, S]) absent(ctx context.Context) error {
+func (l *Loop[T]) absent(ctx context.Context) error {
 	if l.state.List.Told {
 		return nil
 	}
 	l.state = l.state.Gone()
 	l.update(func(s *Status) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
-	none := &Origin[S]{Change: l.Shard.Change}
-	d := Delta[T, S]{Type: Replaced, From: none}
+	none := &Origin{Change: l.Shard.Change}
+	d := Delta[T]{Type: Replaced, From: none}
 	err := l.Sink.Put(ctx, d)
 	if err == nil {
 		l.state.List.Told, l.listed = true, true
@@ -87,14 +88,12 @@ func (l *Loop[T, S]) absent(ctx context.Context) error {
 }
 
 // asked returns how to treat the objects in the response to a list of shard.
-func (l *Loop[T, S]) asked(shard S) intake.Asked {
-	a := l.Asked(shard)
-	a.Doubtful = l.state.Doubtful()
-	return a
+func (l *Loop[T]) asked(shard shardset.Shard) intake.Asked {
+	return intake.Asked{Shard: shard, Doubtful: l.state.Doubtful()}
 }
 
 // list lists the collection.
-func (l *Loop[T, S]) list(ctx context.Context, from *Origin[S]) error {
+func (l *Loop[T]) list(ctx context.Context, from *Origin) error {
 	into, size := l.Decoder.Collector(l.asked(from.Shard), false, &l.read), l.PageSize
 	if l.state.List.Whole {
 		size = fetch.Whole
@@ -116,7 +115,7 @@ func (l *Loop[T, S]) list(ctx context.Context, from *Origin[S]) error {
 // ahead opens the watch of a list before the sink has the list, if there is a reason: a program's function may have no
 // history, and if PollEvery is negative, the sink gets no list that cannot be watched. failed is why the former is not
 // open.
-func (l *Loop[T, S]) ahead(ctx context.Context, at fetch.Listed, from *Origin[S]) (w fetch.Watch, failed, err error) {
+func (l *Loop[T]) ahead(ctx context.Context, at fetch.Listed, from *Origin) (w fetch.Watch, failed, err error) {
 	switch {
 	case l.state.Polls(time.Now()):
 		return nil, nil, nil
@@ -134,7 +133,7 @@ func (l *Loop[T, S]) ahead(ctx context.Context, at fetch.Listed, from *Origin[S]
 }
 
 // poll waits until it is time for the next list of a collection that cannot be watched.
-func (l *Loop[T, S]) poll(ctx context.Context) error {
+func (l *Loop[T]) poll(ctx context.Context) error {
 	every := cmp.Or(l.PollEvery, defaultPollEvery)
 	l.enter(Polled, nil, "objects", l.read.Load(), "every", every)
 	l.Source.Awaits.Set(fetch.AwaitingRetry)
@@ -148,16 +147,16 @@ func (l *Loop[T, S]) poll(ctx context.Context) error {
 }
 
 // moves reports whether the next step is a move.
-func (l *Loop[T, S]) moves() bool { return l.state.Phase == fetch.Watching && l.Shard.HasPart() }
+func (l *Loop[T]) moves() bool { return l.state.Phase == fetch.Watching && l.Shard.HasPart() }
 
 // move completes a sink that has a part of the shard: it adds the rest, and removes the objects outside the shard. It
 // lists the rest at the version of the sink, so that the watch can resume there.
-func (l *Loop[T, S]) move(ctx context.Context) error {
-	d := Delta[T, S]{Type: Replaced, From: l.origin(RestOfShard, time.Time{})}
+func (l *Loop[T]) move(ctx context.Context) error {
+	d := Delta[T]{Type: Replaced, From: l.origin(RestOfShard, time.Time{})}
 	if rest, ok := l.Shard.Rest(); ok {
 		l.enter(Listing, nil)
 		l.count(&l.listsBy)
-		into := l.Decoder.Collector(l.Asked(rest), false, &l.read)
+		into := l.Decoder.Collector(intake.Asked{Shard: rest}, false, &l.read)
 		err := l.Source.ListAt(ctx, l.state.Version, l.PageSize, into, rest.String())
 		if err != nil {
 			if ctx.Err() == nil { // otherwise the shard has changed again, and the sink still has a part
@@ -179,7 +178,7 @@ func (l *Loop[T, S]) move(ctx context.Context) error {
 }
 
 // stream reads the collection by a streaming list. The watch then stays open in the reflector's state.
-func (l *Loop[T, S]) stream(ctx context.Context, from *Origin[S]) error {
+func (l *Loop[T]) stream(ctx context.Context, from *Origin) error {
 	w, err := l.opened(l.Source.Stream(ctx, l.state.List.Least, from.Shard.String()))
 	if err != nil {
 		return err
@@ -196,7 +195,7 @@ func (l *Loop[T, S]) stream(ctx context.Context, from *Origin[S]) error {
 
 // during calls list while the watch w, which may be nil, is open. If list succeeds, w stays open in the reflector's
 // state.
-func (l *Loop[T, S]) during(w fetch.Watch, list func() error) error {
+func (l *Loop[T]) during(w fetch.Watch, list func() error) error {
 	defer func() { // even if a callback calls runtime.Goexit
 		if w != nil && l.state.Watch.Open != w {
 			l.close(w)
@@ -210,21 +209,21 @@ func (l *Loop[T, S]) during(w fetch.Watch, list func() error) error {
 }
 
 // opened records that the watch w is open, unless err says why it is not.
-func (l *Loop[T, S]) opened(w fetch.Watch, err error) (fetch.Watch, error) {
+func (l *Loop[T]) opened(w fetch.Watch, err error) (fetch.Watch, error) {
 	if err == nil && w != nil {
 		l.update(func(s *Status) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
 	}
 	return w, err
 }
 
-func (l *Loop[T, S]) close(w fetch.Watch) {
+func (l *Loop[T]) close(w fetch.Watch) {
 	w.Close()
 	l.update(func(s *Status) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
 }
 
 // watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.
-func (l *Loop[T, S]) watch(ctx context.Context) (err error) {
-	shard := l.Shard.Value
+func (l *Loop[T]) watch(ctx context.Context) (err error) {
+	shard := l.Shard.Target
 	w := l.state.Watch.Open
 	if l.state.Watch.Open = nil; w == nil {
 		l.count(&l.watchesBy)
@@ -236,9 +235,10 @@ func (l *Loop[T, S]) watch(ctx context.Context) (err error) {
 	}
 	defer l.close(w)
 	l.Source.Awaits.Set(fetch.AwaitingData)
-	into := l.Decoder.Watch(l.Asked(shard), func(o intake.Result[T]) error { return l.change(ctx, o) }, l.flush)
+	into := l.Decoder.Watch(intake.Asked{Shard: shard},
+		func(o intake.Result[T]) error { return l.change(ctx, o) }, l.flush)
 	err = w.Follow(into, func(version string) error {
-		if err := l.tell(ctx, object.Key{}, Delta[T, S]{Type: Bookmarked, Version: version}); err != nil {
+		if err := l.tell(ctx, object.Key{}, Delta[T]{Type: Bookmarked, Version: version}); err != nil {
 			return err
 		}
 		return l.flush()
@@ -254,7 +254,7 @@ func (l *Loop[T, S]) watch(ctx context.Context) (err error) {
 }
 
 // resumed reports that a watch has resumed at the version of the sink. No watch was open since then.
-func (l *Loop[T, S]) resumed(since time.Time) {
+func (l *Loop[T]) resumed(since time.Time) {
 	unsure := l.Source.Moved() || l.Status().Late > 0 && l.state.Why != fetch.ReasonFirst
 	if l.Resumed != nil && (unsure || l.state.Why == fetch.ReasonFailed) {
 		l.Resumed(time.Since(since), unsure)
@@ -263,8 +263,8 @@ func (l *Loop[T, S]) resumed(since time.Time) {
 
 // probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored
 // server may be behind: it then sends nothing until it reaches that version, and never sends the changes before it.
-func (l *Loop[T, S]) probe(ctx context.Context) error {
-	err := l.Source.Reaches(ctx, l.state.Version, l.Shard.Value.String())
+func (l *Loop[T]) probe(ctx context.Context) error {
+	err := l.Source.Reaches(ctx, l.state.Version, l.Shard.Target.String())
 	if fetch.IsTooLarge(err) {
 		return fmt.Errorf("%w: %w", fetch.ErrBehind, err)
 	}
@@ -272,7 +272,7 @@ func (l *Loop[T, S]) probe(ctx context.Context) error {
 }
 
 // replaced puts the whole list at that position into the sink.
-func (l *Loop[T, S]) replaced(ctx context.Context, from *Origin[S], at fetch.Listed,
+func (l *Loop[T]) replaced(ctx context.Context, from *Origin, at fetch.Listed,
 	read *intake.Collector[T]) error {
 	rv := at.Version
 	back, err := l.precedes(rv)
@@ -284,7 +284,7 @@ func (l *Loop[T, S]) replaced(ctx context.Context, from *Origin[S], at fetch.Lis
 	case back && !l.state.List.Restored: // read may contain the sink's copies instead of the objects that the server sent
 		return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, l.state.Version)
 	}
-	d := Delta[T, S]{Type: Replaced, Items: read.Items(), Version: rv, Restored: l.state.Doubtful(), From: from}
+	d := Delta[T]{Type: Replaced, Items: read.Items(), Version: rv, Restored: l.state.Doubtful(), From: from}
 	d.Undecoded = slices.Collect(read.Undecoded())
 	if err = l.put(ctx, d); err == nil {
 		l.Shard.Settle()
@@ -301,8 +301,8 @@ func (l *Loop[T, S]) replaced(ctx context.Context, from *Origin[S], at fetch.Lis
 }
 
 // change puts the change of one object into the sink. It removes an object that Config.Filter rejects.
-func (l *Loop[T, S]) change(ctx context.Context, o intake.Result[T]) error {
-	d := Delta[T, S]{Version: o.Version}
+func (l *Loop[T]) change(ctx context.Context, o intake.Result[T]) error {
+	d := Delta[T]{Version: o.Version}
 	if o.Ignored { // versions of different clusters do not compare
 		if back, err := l.precedes(o.Version); back || err != nil {
 			return nil
@@ -336,7 +336,7 @@ func (l *Loop[T, S]) change(ctx context.Context, o intake.Result[T]) error {
 
 // tell puts d into the sink: the change of the object with that key, or a bookmark. It returns an error if the server
 // went back in time.
-func (l *Loop[T, S]) tell(ctx context.Context, key object.Key, d Delta[T, S]) error {
+func (l *Loop[T]) tell(ctx context.Context, key object.Key, d Delta[T]) error {
 	back, err := l.precedes(d.Version)
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func (l *Loop[T, S]) tell(ctx context.Context, key object.Key, d Delta[T, S]) er
 	case err != nil:
 		return err
 	case again:
-		d = Delta[T, S]{Type: Bookmarked, Version: d.Version}
+		d = Delta[T]{Type: Bookmarked, Version: d.Version}
 	case back:
 		if err := l.late(ctx, key, d.Version); err != nil {
 			return err
@@ -371,7 +371,7 @@ func (l *Loop[T, S]) tell(ctx context.Context, key object.Key, d Delta[T, S]) er
 
 // again reports whether an event of the object with that key, at resource version rv, is part of the list already: the
 // pages of the list were of different versions, and the sink has a later version of the object.
-func (l *Loop[T, S]) again(ctx context.Context, key object.Key, rv string) (bool, error) {
+func (l *Loop[T]) again(ctx context.Context, key object.Key, rv string) (bool, error) {
 	switch until := l.state.Watch.Until; {
 	case until == "" || rv == "":
 		return false, nil
@@ -392,7 +392,7 @@ func (l *Loop[T, S]) again(ctx context.Context, key object.Key, rv string) (bool
 // back in time: the sink has a later version of the object, or may have one. Otherwise the event comes late. Some
 // servers send a bookmark before the events that precede it, or an older version with a deletion. Since a watch that
 // resumes at such a bookmark would lose these events, each resumed watch is audited from then on.
-func (l *Loop[T, S]) late(ctx context.Context, key object.Key, rv string) error {
+func (l *Loop[T]) late(ctx context.Context, key object.Key, rv string) error {
 	after := l.state.Version
 	if key.Name != "" {
 		held, ok, err := l.Sink.Held(ctx, key)
@@ -415,7 +415,7 @@ func (l *Loop[T, S]) late(ctx context.Context, key object.Key, rv string) error 
 
 // precedes reports whether resource version rv precedes that of the sink. It returns an error if rv is not a number,
 // but that of the sink is. The versions of a program's function mean nothing.
-func (l *Loop[T, S]) precedes(rv string) (bool, error) {
+func (l *Loop[T]) precedes(rv string) (bool, error) {
 	version := l.state.Version
 	if rv == "" || version == "" || l.Source.HasValues() {
 		return false, nil
@@ -433,7 +433,7 @@ type errSink struct{ error }
 func (e errSink) Unwrap() error { return e.error }
 
 // put puts d into the sink, which then has every change up to d's version. The caller must call flush later.
-func (l *Loop[T, S]) put(ctx context.Context, d Delta[T, S]) error {
+func (l *Loop[T]) put(ctx context.Context, d Delta[T]) error {
 	if d.Type == Replaced {
 		l.Source.Awaits.Set(fetch.AwaitingSink)
 	}
@@ -450,7 +450,7 @@ func (l *Loop[T, S]) put(ctx context.Context, d Delta[T, S]) error {
 }
 
 // noteStale records how many objects cannot be decoded as of the last delta.
-func (l *Loop[T, S]) noteStale() {
+func (l *Loop[T]) noteStale() {
 	if stale := l.Sink.Stale(); stale != l.stale {
 		l.stale = stale
 		l.update(func(s *Status) { s.Stale = stale })
@@ -458,7 +458,7 @@ func (l *Loop[T, S]) noteStale() {
 }
 
 // flush records the time of the deltas since the last flush, and flushes the sink.
-func (l *Loop[T, S]) flush() error {
+func (l *Loop[T]) flush() error {
 	if l.received {
 		l.received = false
 		l.update(func(s *Status) { s.ResourceVersionTime = time.Now() })

@@ -40,7 +40,7 @@ func (u *unwatched) WatchWithContext(context.Context, metav1.ListOptions) (watch
 // Guarantees: R24, P5
 func TestFunctionsThatCannotWatchArePolled(t *testing.T) {
 	u := &unwatched{}
-	configure := func(c *Config[*corev1.Pod, all]) {
+	configure := func(c *Config[*corev1.Pod]) {
 		client, err := transport.New(&rest.Config{Host: "http://test", Transport: u, QPS: -1})
 		if err != nil {
 			t.Fatal(err)

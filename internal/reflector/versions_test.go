@@ -15,7 +15,7 @@ import (
 )
 
 // knowing makes the sink know the versions of its objects.
-func knowing(c *Config[*corev1.Pod, all]) { c.Sink.(*records).held = map[string]string{} }
+func knowing(c *Config[*corev1.Pod]) { c.Sink.(*records).held = map[string]string{} }
 
 // later waits until the longest backoffs have ended.
 func later(d time.Duration) {
@@ -28,7 +28,7 @@ func later(d time.Duration) {
 // Guarantees: R6, R15, C7
 func TestLateEventIsApplied(t *testing.T) {
 	var resumed []bool
-	configure := func(c *Config[*corev1.Pod, all]) {
+	configure := func(c *Config[*corev1.Pod]) {
 		knowing(c)
 		c.Resumed = func(_ time.Duration, unsure bool) { resumed = append(resumed, unsure) }
 	}
@@ -53,7 +53,7 @@ func TestLateEventIsApplied(t *testing.T) {
 // Guarantees: R6, R23
 func TestListAfterALateEventIsSure(t *testing.T) {
 	resumed := 0
-	configure := func(c *Config[*corev1.Pod, all]) {
+	configure := func(c *Config[*corev1.Pod]) {
 		knowing(c)
 		c.Resumed = func(time.Duration, bool) { resumed++ }
 	}
@@ -80,7 +80,7 @@ func TestOlderThanTheObjectIsARestoredServer(t *testing.T) {
 		"sink without knowledge": {false, event("MODIFIED", pod("6", "b"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			configure := func(cfg *Config[*corev1.Pod, all]) {
+			configure := func(cfg *Config[*corev1.Pod]) {
 				if c.knows {
 					knowing(cfg)
 				}
@@ -164,7 +164,7 @@ func TestCollectionThatCannotBeWatchedIsPolled(t *testing.T) {
 			for range 200 {
 				answers = append(answers, podList(c.version, pod("3", "a")))
 			}
-			read(t, func(c *Config[*corev1.Pod, all]) { c.PollEvery = time.Minute }, func(r *reading) {
+			read(t, func(c *Config[*corev1.Pod]) { c.PollEvery = time.Minute }, func(r *reading) {
 				before := len(c.watch) + 1
 				for n := range 3 {
 					s := r.loop.Status()
@@ -198,7 +198,7 @@ func TestCollectionThatCannotBeWatchedIsPolled(t *testing.T) {
 // While a list is under way in state Polled, no next try is planned.
 // Guarantees: R24
 func TestPolledListUnderWay(t *testing.T) {
-	read(t, func(c *Config[*corev1.Pod, all]) { c.PollEvery = time.Minute }, func(r *reading) {
+	read(t, func(c *Config[*corev1.Pod]) { c.PollEvery = time.Minute }, func(r *reading) {
 		later(time.Minute)
 		r.want([]string{"list 0", "list"}, []string{"= a", "."})
 		if s := r.loop.Status(); s.State != Polled || !s.RetryAt.IsZero() || s.Awaits != "data of the server" {
@@ -211,7 +211,7 @@ func TestPolledListUnderWay(t *testing.T) {
 // Guarantees: R24
 func TestNegativePollEvery(t *testing.T) {
 	refused := answer{code: http.StatusMethodNotAllowed, body: `{"kind":"Status","status":"Failure","code":405}`}
-	never := func(c *Config[*corev1.Pod, all]) { c.PollEvery = -1 }
+	never := func(c *Config[*corev1.Pod]) { c.PollEvery = -1 }
 	for name, c := range map[string]struct {
 		answers []answer
 		lines   []string

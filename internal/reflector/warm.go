@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/typedinformer/informer/internal/decode"
@@ -24,19 +23,19 @@ func NewSaved[T object.Object](c saved.Config, source *fetch.Source, d *intake.D
 
 // warmStart is the start of a loop with the objects of a saved state, before its first list. It is for the goroutine of
 // the loop, except status.
-type warmStart[T object.Object, S fmt.Stringer] struct {
+type warmStart[T object.Object] struct {
 	state *saved.State // nil for none
 	ended bool         // the sink has the saved objects, or the loop lists
 	log   *slog.Logger
 }
 
 // pending reports whether to call load before a list.
-func (w *warmStart[T, S]) pending() bool { return w.state != nil && !w.ended }
+func (w *warmStart[T]) pending() bool { return w.state != nil && !w.ended }
 
 // load returns the objects of the saved state as a Replaced from the origin from, and the resource version that the
 // server has now, or "" if that is the version of the objects. It returns nil if the loop has to list, and an error if
 // it should try again.
-func (w *warmStart[T, S]) load(ctx context.Context, from *Origin[S]) (d *Delta[T, S], current string, err error) {
+func (w *warmStart[T]) load(ctx context.Context, from *Origin) (d *Delta[T], current string, err error) {
 	var items []T
 	l, err := w.state.Load(ctx, from.Shard.String(), func(obj object.Object) { items = append(items, obj.(T)) })
 	if cold := (saved.Cold{}); errors.As(err, &cold) {
@@ -49,11 +48,11 @@ func (w *warmStart[T, S]) load(ctx context.Context, from *Origin[S]) (d *Delta[T
 	if from.Listed = l.Listed; l.Current != l.Version {
 		from.Kind, current = OlderState, l.Current
 	}
-	return &Delta[T, S]{Type: Replaced, Items: items, Version: l.Version, From: from}, current, nil
+	return &Delta[T]{Type: Replaced, Items: items, Version: l.Version, From: from}, current, nil
 }
 
 // loaded records that the sink has the objects.
-func (w *warmStart[T, S]) loaded() {
+func (w *warmStart[T]) loaded() {
 	w.ended = true
 	s := w.state.Status()
 	w.log.Info("a saved state was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge,
@@ -61,16 +60,16 @@ func (w *warmStart[T, S]) loaded() {
 }
 
 // list records why the loop lists instead of loading a saved state.
-func (w *warmStart[T, S]) list(why error) {
+func (w *warmStart[T]) list(why error) {
 	w.ended = true
 	w.state.GiveUp(why)
 }
 
 // caughtUp records that the sink has every change that the server had after the load, or that the loop lists.
-func (w *warmStart[T, S]) caughtUp() { w.state.CaughtUp() }
+func (w *warmStart[T]) caughtUp() { w.state.CaughtUp() }
 
 // status returns the present status.
-func (w *warmStart[T, S]) status() saved.Status {
+func (w *warmStart[T]) status() saved.Status {
 	if w.state == nil {
 		return saved.Status{}
 	}

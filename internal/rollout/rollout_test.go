@@ -4,22 +4,23 @@ import (
 	"testing"
 
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
-// part counts its changes, and has the latest value.
+// part counts its changes, and has the latest shard.
 type part struct {
-	value   string
+	shard   shardset.Shard
 	changes uint64
 }
 
-func (p *part) want(v string) uint64 {
-	p.value = v
+func (p *part) want(shard shardset.Shard) uint64 {
+	p.shard = shard
 	p.changes++
 	return p.changes
 }
 
-func newRollout(names ...string) (*Rollout[string], map[string]*part) {
-	r, parts := New("", func(a, b string) bool { return a == b }), map[string]*part{}
+func newRollout(names ...string) (*Rollout, map[string]*part) {
+	r, parts := New(shardset.Shard{}), map[string]*part{}
 	for _, name := range names {
 		parts[name] = &part{}
 		r.Add(name, parts[name].want)
@@ -27,16 +28,16 @@ func newRollout(names ...string) (*Rollout[string], map[string]*part) {
 	return r, parts
 }
 
-// A value has arrived when every part has noted its change, or a later one.
-func TestValueArrivesWhenEveryPartHasIt(t *testing.T) {
+// A shard has arrived when every part has noted its change, or a later one.
+func TestShardArrivesWhenEveryPartHasIt(t *testing.T) {
 	r, parts := newRollout("a", "b")
 	if ok, _ := r.Arrived(); !ok {
-		t.Error("the first value has not arrived")
+		t.Error("the first shard has not arrived")
 	}
-	r.Want("x")
-	r.Want("y")
-	if parts["a"].value != "y" || parts["b"].value != "y" || r.Latest() != "y" {
-		t.Errorf("%+v, %q", parts, r.Latest())
+	r.Want(shardOf("x"))
+	r.Want(shardOf("y"))
+	if y := shardOf("y"); !parts["a"].shard.Equal(y) || !parts["b"].shard.Equal(y) || !r.Latest().Equal(y) {
+		t.Errorf("%+v, %v", parts, r.Latest())
 	}
 	r.Note("a", 2)
 	if ok, _ := r.Arrived(); ok {
@@ -70,16 +71,16 @@ func TestPartsBegin(t *testing.T) {
 	}
 }
 
-// An equal value under way is not asked for again. One that has arrived is.
-func TestEqualValueUnderWayIsShared(t *testing.T) {
+// An equal shard under way is not asked for again. One that has arrived is.
+func TestEqualShardUnderWayIsShared(t *testing.T) {
 	r, parts := newRollout("a")
-	r.Want("x")
-	r.Want("x")
+	r.Want(shardOf("x"))
+	r.Want(shardOf("x"))
 	if parts["a"].changes != 1 {
 		t.Errorf("%d changes", parts["a"].changes)
 	}
 	r.Note("a", 1)
-	r.Want("x")
+	r.Want(shardOf("x"))
 	if parts["a"].changes != 2 {
 		t.Errorf("%d changes after the arrival", parts["a"].changes)
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/sharding"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/hashrange"
+	"github.com/typedinformer/informer/internal/shardset"
 )
 
 // Parse returns the shard that a selector in the form of metav1.ListOptions.ShardSelector selects. The empty selector
@@ -17,11 +17,11 @@ func Parse(selector string) (informer.Shard, error) {
 	if selector == "" {
 		return informer.Shard{}, nil
 	}
-	field, ranges, err := hashrange.Parse[informer.HashRange](selector)
+	shard, err := shardset.Parse(selector)
 	if err != nil {
 		return informer.Shard{}, fmt.Errorf("shard selector %q: %w", selector, err)
 	}
-	return informer.Shard{Field: informer.ShardField(field), Ranges: ranges}, nil
+	return informer.Shard(shard), nil
 }
 
 // Of returns the shard of a selector. Nil selects the whole collection.

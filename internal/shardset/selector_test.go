@@ -1,4 +1,4 @@
-package hashrange
+package shardset
 
 import (
 	"math"
@@ -8,25 +8,12 @@ import (
 	"testing"
 )
 
-// shard is a parsed selector.
-type shard struct {
-	Field  Field
-	Ranges []Range
-}
-
-func (s shard) String() string { return Selector(s.Field, s.Ranges) }
-
-func parseShard(selector string) (s shard, err error) {
-	s.Field, s.Ranges, err = Parse[Range](selector)
-	return s, err
-}
-
 const middle = math.MaxUint64 / 2
 
 var (
-	lower = shard{Ranges: []Range{{First: 0, Last: middle}}}
-	upper = shard{Ranges: []Range{{First: middle + 1, Last: math.MaxUint64}}}
-	most  = shard{Ranges: []Range{{First: math.MaxUint64 / 4, Last: middle}, {First: middle + 1, Last: math.MaxUint64}}}
+	lower = Shard{Ranges: []Range{{First: 0, Last: middle}}}
+	upper = Shard{Ranges: []Range{{First: middle + 1, Last: math.MaxUint64}}}
+	most  = Shard{Ranges: []Range{{First: math.MaxUint64 / 4, Last: middle}, {First: middle + 1, Last: math.MaxUint64}}}
 )
 
 // A parsed selector is the shard that it was made from, and the texts of errors are those of kube-apiserver.
@@ -34,7 +21,7 @@ var (
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct {
 		selector string
-		want     shard
+		want     Shard
 		err      string
 	}{
 		"lower": {selector: lower.String(), want: lower},
@@ -42,7 +29,7 @@ func TestParse(t *testing.T) {
 		"most":  {selector: most.String(), want: most},
 		"namespace, double quotes, spaces, parentheses": {
 			selector: "\t(shardRange ( object . metadata.namespace,\"0x0000000000000001\" , '0x0000000000000002'))\n||(shardRange(object.metadata.namespace,'0x00000000000000ff','0xffffffffffffffff') ) ",
-			want:     shard{Field: Namespace, Ranges: []Range{{First: 1, Last: 1}, {First: 0xff, Last: math.MaxUint64 - 1}}},
+			want:     Shard{Field: ByNamespace, Ranges: []Range{{First: 1, Last: 1}, {First: 0xff, Last: math.MaxUint64 - 1}}},
 		},
 		"empty":            {selector: " ", err: "empty shard selector is not allowed; omit the parameter for unfiltered lists"},
 		"two fields":       {selector: lower.String() + " || " + strings.ReplaceAll(lower.String(), "uid", "namespace"), err: `all shard ranges must use the same field, got "object.metadata.uid" and "object.metadata.namespace"`},
@@ -69,32 +56,28 @@ func TestParse(t *testing.T) {
 		"a number":         {selector: "7", err: `CEL parse error: Syntax error: found "7", expected shardRange`},
 		"a name":           {selector: "shardRange", err: "CEL parse error: Syntax error: found the end, expected ("},
 	} {
-		got, err := parseShard(c.selector)
-		if err != nil && err.Error() != c.err || err == nil && c.err != "" || !equalShards(got, c.want) {
+		got, err := Parse(c.selector)
+		if err != nil && err.Error() != c.err || err == nil && c.err != "" || !got.Equal(c.want) {
 			t.Errorf("%s: %v, %v, want %v, %s", name, got, err, c.want, c.err)
 		}
 	}
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 1000 {
-		s := shard{Field: Field(random.IntN(2))}
+		s := Shard{Field: Field(random.IntN(2))}
 		for range 1 + random.IntN(5) {
 			first := random.Uint64()
 			s.Ranges = append(s.Ranges, Range{First: first, Last: first + random.Uint64N(math.MaxUint64-first)})
 		}
-		if got, err := parseShard(s.String()); err != nil || !equalShards(got, s) {
+		if got, err := Parse(s.String()); err != nil || !got.Equal(s) {
 			t.Fatalf("seed %d: %v, %v, want %v", seed, got, err, s)
 		}
 	}
 }
 
-func equalShards(a, b shard) bool {
-	return a.Field == b.Field && slices.Equal(a.Ranges, b.Ranges)
-}
-
 // The selector of a parsed shard is the same shard again, and a parsed shard has at least one hash.
 func FuzzParse(f *testing.F) {
-	for _, s := range []shard{lower, upper, most, {Field: Namespace, Ranges: lower.Ranges}} {
+	for _, s := range []Shard{lower, upper, most, {Field: ByNamespace, Ranges: lower.Ranges}} {
 		f.Add(s.String())
 		f.Add("(" + s.String() + ")")
 		f.Add(strings.ReplaceAll(s.String(), "'", "\""))
@@ -102,15 +85,15 @@ func FuzzParse(f *testing.F) {
 	f.Add("shardRange(a, 'b)")
 	f.Add("((((")
 	f.Fuzz(func(t *testing.T, selector string) {
-		s, err := parseShard(selector)
+		s, err := Parse(selector)
 		if err != nil {
 			return
 		}
 		if len(s.Ranges) == 0 || slices.ContainsFunc(s.Ranges, func(r Range) bool { return r.First > r.Last }) {
 			t.Fatalf("%q: %+v", selector, s)
 		}
-		again, err := parseShard(s.String())
-		if err != nil || !equalShards(again, s) {
+		again, err := Parse(s.String())
+		if err != nil || !again.Equal(s) {
 			t.Fatalf("%q: %v, then %v, %v", selector, s, again, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package hashrange
+package shardset
 
 import (
 	"errors"
@@ -7,35 +7,27 @@ import (
 	"strings"
 )
 
-// Field is a field whose values a shard hashes.
-type Field uint8
-
-const (
-	UID Field = iota
-	Namespace
-)
-
 // path returns the field in a selector.
 func (f Field) path() string {
-	if f == Namespace {
+	if f == ByNamespace {
 		return "object.metadata.namespace"
 	}
 	return "object.metadata.uid"
 }
 
-// Selector returns the shard selector of a request, such as
+// String returns the shard selector of a request, such as
 //
 //	shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')
 //
-// with "||" between several. The end is exclusive. The selector of no ranges is empty.
-func Selector[R bounds](f Field, ranges []R) string {
+// with "||" between several. The end is exclusive. It is empty for the whole collection.
+func (s Shard) String() string {
 	var parts []string
-	for _, r := range ranges {
-		r, end := Range(r), "0x10000000000000000"
+	for _, r := range s.Ranges {
+		end := "0x10000000000000000"
 		if r.Last < 1<<64-1 {
 			end = fmt.Sprintf("0x%016x", r.Last+1)
 		}
-		parts = append(parts, fmt.Sprintf("shardRange(%s, '0x%016x', '%s')", f.path(), r.First, end))
+		parts = append(parts, fmt.Sprintf("shardRange(%s, '0x%016x', '%s')", s.Field.path(), r.First, end))
 	}
 	return strings.Join(parts, " || ")
 }
@@ -43,25 +35,26 @@ func Selector[R bounds](f Field, ranges []R) string {
 // Parse parses a shard selector as kube-apiserver 1.36 does. The field must be the same in all parts, and no range is
 // empty. The error texts are those of kube-apiserver, except for what is not an expression at all. It does not support
 // escapes in strings, nor comments.
-func Parse[R bounds](selector string) (f Field, ranges []R, err error) {
+func Parse(selector string) (s Shard, err error) {
 	p := parser{rest: selector}
 	if p.next(); p.kind == tokenEnd {
-		return 0, nil, errors.New("empty shard selector is not allowed; omit the parameter for unfiltered lists")
+		return Shard{}, errors.New("empty shard selector is not allowed; omit the parameter for unfiltered lists")
 	}
 	var fields []Field
-	err = p.alternatives(0, func(f Field, r Range) { fields, ranges = append(fields, f), append(ranges, R(r)) })
+	err = p.alternatives(0, func(f Field, r Range) { fields, s.Ranges = append(fields, f), append(s.Ranges, r) })
 	if err == nil && p.kind != tokenEnd {
 		err = p.unexpected("||")
 	}
 	if err != nil {
-		return 0, nil, err
+		return Shard{}, err
 	}
 	for _, f := range fields {
 		if f != fields[0] {
-			return 0, nil, fmt.Errorf("all shard ranges must use the same field, got %q and %q", fields[0].path(), f.path())
+			return Shard{}, fmt.Errorf("all shard ranges must use the same field, got %q and %q", fields[0].path(), f.path())
 		}
 	}
-	return fields[0], ranges, nil
+	s.Field = fields[0]
+	return s, nil
 }
 
 // parser reads a shard selector, which is an expression of CEL, token by token.
@@ -207,9 +200,9 @@ func (p *parser) shardRange() (field Field, r Range, err error) {
 	switch {
 	case args[0].kind != tokenName:
 		return 0, r, errors.New("shardRange() first argument: expected field path (e.g. object.metadata.uid), got a string")
-	case args[0].text == Namespace.path():
-		field = Namespace
-	case args[0].text != UID.path():
+	case args[0].text == ByNamespace.path():
+		field = ByNamespace
+	case args[0].text != ByUID.path():
 		return 0, r, fmt.Errorf("unsupported field path %q; supported: object.metadata.uid, object.metadata.namespace",
 			args[0].text)
 	}

@@ -1,4 +1,4 @@
-package hashrange
+package shardset
 
 import (
 	"hash/fnv"
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Minus returns the ranges of the hashes that only the first ranges have.
+// minus returns the ranges of the hashes that only the first ranges have.
 // Guarantees: S2
 func TestMinus(t *testing.T) {
 	const most = math.MaxUint64
@@ -48,15 +48,14 @@ func TestMinus(t *testing.T) {
 		{of(0, most), of(most, most), of(0, most-1), true},
 		{of(0, most), of(0, 0), of(1, most), true},
 	} {
-		if got, common := Minus(c.ranges, c.other); !slices.Equal(got, c.want) || common != c.common {
+		if got, common := minus(c.ranges, c.other); !slices.Equal(got, c.want) || common != c.common {
 			t.Errorf("%v minus %v: %v, %v", c.ranges, c.other, got, common)
 		}
 	}
 }
 
-// Merged and Minus have the hashes that Has reports, and their ranges are sorted and apart.
+// merged and minus have the hashes that HasHash reports, and their ranges are sorted and apart.
 func TestRangesHaveTheirHashes(t *testing.T) {
-	type field struct{ First, Last uint64 } // any type of this form will do
 	const size = 24
 	spread := func(n uint64) uint64 { // few different hashes, the smallest and the largest among them
 		if n >= size/2 {
@@ -67,17 +66,17 @@ func TestRangesHaveTheirHashes(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 20_000 {
-		draw := func() (ranges []field) {
+		draw := func() (ranges []Range) {
 			for range random.IntN(5) {
 				first := random.Uint64N(size)
-				ranges = append(ranges, field{spread(first), spread(first + random.Uint64N(size-first))})
+				ranges = append(ranges, Range{spread(first), spread(first + random.Uint64N(size-first))})
 			}
 			return ranges
 		}
 		ranges, other := draw(), draw()
-		merged := Merged(ranges)
-		missing, common := Minus(ranges, other)
-		for _, sorted := range [][]field{merged, missing} {
+		all := merged(ranges)
+		missing, common := minus(ranges, other)
+		for _, sorted := range [][]Range{all, missing} {
 			for i, r := range sorted {
 				if r.First > r.Last || i > 0 && (r.First <= sorted[i-1].Last || r.First == sorted[i-1].Last+1) {
 					t.Fatalf("seed %d: %v and %v: %v are not apart", seed, ranges, other, sorted)
@@ -87,10 +86,10 @@ func TestRangesHaveTheirHashes(t *testing.T) {
 		wantCommon := false
 		for n := range uint64(size) {
 			h := spread(n)
-			in, inOther := Has(ranges, h), Has(other, h)
+			in, inOther := (Shard{Ranges: ranges}).HasHash(h), (Shard{Ranges: other}).HasHash(h)
 			wantCommon = wantCommon || in && inOther
-			if Has(merged, h) != in || (len(missing) > 0 && Has(missing, h)) != (in && !inOther) {
-				t.Fatalf("seed %d: %v and %v: hash %#x of %v, %v", seed, ranges, other, h, merged, missing)
+			if (Shard{Ranges: all}).HasHash(h) != in || (len(missing) > 0 && (Shard{Ranges: missing}).HasHash(h)) != (in && !inOther) {
+				t.Fatalf("seed %d: %v and %v: hash %#x of %v, %v", seed, ranges, other, h, all, missing)
 			}
 		}
 		if common != wantCommon {
@@ -104,8 +103,44 @@ func TestHash(t *testing.T) {
 	for _, value := range []string{"", "a", "default", "2b1f5cd4-8d4c-4c7c-b0a2-6c1f0e7d7f0a"} {
 		h := fnv.New64a()
 		h.Write([]byte(value))
-		if Of(value) != h.Sum64() || Of([]byte(value)) != h.Sum64() {
-			t.Errorf("the hash of %q is %#x, want %#x", value, Of(value), h.Sum64())
+		if Hash(value) != h.Sum64() || Hash([]byte(value)) != h.Sum64() {
+			t.Errorf("the hash of %q is %#x, want %#x", value, Hash(value), h.Sum64())
+		}
+	}
+}
+
+// Shards of different fields have no object in common, but the whole collection has every object.
+// Guarantees: S2
+func TestRestOfAShard(t *testing.T) {
+	some, all := []Range{{1, 2}}, []Range{{0, math.MaxUint64}}
+	byUID, byNamespace := Shard{Ranges: some}, Shard{Field: ByNamespace, Ranges: some}
+	for _, c := range []struct {
+		s, other Shard
+		want     []Range
+		common   bool
+	}{
+		{byNamespace, byNamespace, nil, true},
+		{byNamespace, byUID, some, false},
+		{byUID, byNamespace, some, false},
+		{byNamespace, Shard{}, nil, true},
+		{Shard{}, byNamespace, all, false},
+	} {
+		got, lacks, common := c.s.Rest(c.other)
+		if !slices.Equal(got.Ranges, c.want) || got.Field != c.s.Field || lacks != (len(c.want) > 0) || common != c.common {
+			t.Errorf("the rest of %v, of which %v is there: %v, %v, %v", c.s, c.other, got, lacks, common)
+		}
+	}
+}
+
+// The rest must fit into one request.
+func TestRestOfAShardHasALimit(t *testing.T) {
+	var whole Shard
+	for i := range uint64(MaxRanges + 2) {
+		whole.Ranges = append(whole.Ranges, Range{First: 3 * i, Last: 3*i + 1})
+	}
+	for has, want := range map[int]bool{2: true, 1: false} {
+		if _, lacks, usable := whole.Rest(Shard{Ranges: whole.Ranges[:has]}); !lacks || usable != want {
+			t.Errorf("%d of %d ranges are there: %v, %v", has, len(whole.Ranges), lacks, usable)
 		}
 	}
 }
