@@ -170,7 +170,8 @@
 // informer.go ties all this together, wait.go implements its Wait methods, group.go shares informers
 // (internal/members), and lister.go reads them as client-go's listers do. ownwrites.go delays a key until the stores
 // have the writes of its last reconcile. client.go configures the requests, and typedclient.go reads and writes single
-// objects (internal/crud). Package k8s and the generator in codegen build on these.
+// objects (internal/crud). Package k8s and the generator in codegen build on these. All of them use the words of
+// internal/object for an object, its key and its versions, and those of internal/shardset for a shard.
 //
 // The test of a file stands beside it. Tests of whole informers, through their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.

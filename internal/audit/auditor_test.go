@@ -42,10 +42,10 @@ func newRig(every time.Duration) *rig {
 
 func (r *rig) View() (View, bool) { return r.view, true }
 
-func (r *rig) List(_ context.Context, _ View, each func(object.Key, ID)) (int64, error) {
+func (r *rig) List(_ context.Context, _ View, yield func(object.Key, ID)) (int64, error) {
 	r.lists++
 	for name, id := range r.serves {
-		each(keyOf(name), id)
+		yield(keyOf(name), id)
 	}
 	return 10, r.err
 }

@@ -176,12 +176,12 @@ func (c *Comparison) End() Found {
 	return c.found
 }
 
-// absent calls each for every object of the view that the server does not have, and returns their number.
-func (c *Comparison) absent(each func(object.Key)) (n int) {
+// absent calls yield for every object of the view that the server does not have, and returns their number.
+func (c *Comparison) absent(yield func(object.Key)) (n int) {
 	slices.Sort(c.seen)
 	for key := range c.keys {
 		if _, ok := slices.BinarySearch(c.seen, c.hash(key)); !ok {
-			each(key)
+			yield(key)
 			n++
 		}
 	}

@@ -139,8 +139,9 @@ func (d *Decoder[T]) find(f decode.Format, raw []byte, asked *Asked, e *encoded[
 	}
 }
 
-// decode decodes raw with the decoder one, unless the version is held already.
-func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, e *encoded[T]) {
+// decode decodes raw with decoder, unless the version is held already.
+func (d *Decoder[T]) decode(decoder *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo,
+	e *encoded[T]) {
 	if e.held || e.filtered || e.large != nil {
 		return
 	}
@@ -148,7 +149,7 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		e.filtered = true
 		return
 	}
-	if obj := d.Packing.Unread(one, f, raw, list, e.old); !object.IsNil(obj) {
+	if obj := d.Packing.Unread(decoder, f, raw, list, e.old); !object.IsNil(obj) {
 		e.obj = obj
 		return
 	}
@@ -160,7 +161,7 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 	case d.Transform == nil:
 		from.Share = d.Share
 	}
-	obj, err := one.Decode(f, raw, from)
+	obj, err := decoder.Decode(f, raw, from)
 	if err != nil {
 		e.err = err
 		return
@@ -169,9 +170,9 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		// The object for Transform shares no parts, because Transform may write to it. A second object shares its parts.
 		// finish replaces the parts that Transform did not change by those of the second object.
 		from.Share = true
-		e.shared, _ = one.Decode(f, raw, from) // as the first time, without an error
+		e.shared, _ = decoder.Decode(f, raw, from) // as the first time, without an error
 	}
-	e.obj = d.Packing.Pack(one, f, raw, list, obj, e.old)
+	e.obj = d.Packing.Pack(decoder, f, raw, list, obj, e.old)
 }
 
 // accepts calls Filter. It returns true if the metadata cannot be decoded; decode then reports the error.
@@ -188,7 +189,7 @@ func (d *Decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo)
 // whole list or watch: a server that ignores the namespace is broken or hostile, so its other objects are not
 // trustworthy, either. A list that fails changes nothing in the sink. After such a failure of a watch, the reflector
 // lists.
-func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, asked *Asked,
+func (d *Decoder[T]) finish(decoder *decode.Decoder, f decode.Format, raw []byte, asked *Asked,
 	e *encoded[T]) (Result[T], error) {
 	result := Result[T]{Deleted: e.deleted, Filtered: e.filtered, Outside: e.outside}
 	if e.unsure && e.err == nil && !e.filtered && !asked.Shard.Has(e.obj) {
@@ -210,11 +211,11 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 	if err == nil && d.Transform != nil && !e.held {
 		obj, err = d.transform(obj, result.Key)
 		switch {
-		case err != nil || one == nil:
+		case err != nil || decoder == nil:
 		case !object.IsNil(e.old):
-			one.Adopt(e.old, obj)
+			decoder.Adopt(e.old, obj)
 		case e.shared != nil:
-			one.Adopt(e.shared, obj)
+			decoder.Adopt(e.shared, obj)
 		}
 	}
 	if err == nil {

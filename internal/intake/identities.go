@@ -14,13 +14,13 @@ import (
 type Identities[T object.Object] struct {
 	decoder *Decoder[T]
 	asked   Asked
-	each    func(key object.Key, uid, version string)
+	yield   func(key object.Key, uid, version string)
 }
 
-// Identities returns the identities of what was asked. It calls each for one object after the other. The name of key is
-// empty if it could not be decoded.
-func (d *Decoder[T]) Identities(asked Asked, each func(key object.Key, uid, version string)) *Identities[T] {
-	return &Identities[T]{d, asked, each}
+// Identities returns the identities of what was asked. It calls yield for one object after the other. The name of key
+// is empty if it could not be decoded.
+func (d *Decoder[T]) Identities(asked Asked, yield func(key object.Key, uid, version string)) *Identities[T] {
+	return &Identities[T]{d, asked, yield}
 }
 
 // Intake implements fetch.Collector.
@@ -56,7 +56,7 @@ func (i *identitiesOf[T]) AddLarge(large *decode.LargeError, _ bool) {
 	}
 }
 
-// add calls each for an object, if it is in the shard and accepted.
+// add calls yield for an object, if it is in the shard and accepted.
 func (i *identitiesOf[T]) add(id decode.Identity, accepted func() bool) {
 	d, key := i.decoder, keyOf(id)
 	switch {
@@ -66,7 +66,7 @@ func (i *identitiesOf[T]) add(id decode.Identity, accepted func() bool) {
 	case !i.asked.Shard.IsWhole() && !i.asked.hasIdentity(id), !accepted():
 		return
 	}
-	i.each(key, string(id.UID), string(id.ResourceVersion))
+	i.yield(key, string(id.UID), string(id.ResourceVersion))
 }
 
 // knows reports whether id has what determines whether the object is in the shard.

@@ -169,7 +169,7 @@ func (in *intake[T]) Wait() error { return in.pipeline.Wait() }
 func (in *intake[T]) decode(b *batch[T]) {
 	in.decoder.Decoding.Enter()
 	defer in.decoder.Decoding.Leave()
-	one := in.decoder.Pool.Get()
+	decoder := in.decoder.Pool.Get()
 	for i := range b.objects {
 		if in.pipeline.Failed() {
 			return
@@ -179,19 +179,19 @@ func (in *intake[T]) decode(b *batch[T]) {
 			in.decoder.takeValue(e, &in.asked)
 			continue
 		}
-		in.decoder.decode(one, in.format, b.bytes(e), b.list, e)
+		in.decoder.decode(decoder, in.format, b.bytes(e), b.list, e)
 	}
-	in.decoder.Pool.Put(one)
+	in.decoder.Pool.Put(decoder)
 }
 
 func (in *intake[T]) handOn(b *batch[T]) error {
-	var one *decode.Decoder
+	var decoder *decode.Decoder
 	if in.decoder.Transform != nil && in.decoder.Share {
-		one = in.decoder.Pool.Get()
+		decoder = in.decoder.Pool.Get()
 	}
 	for i := range b.objects {
 		e := &b.objects[i]
-		result, err := in.decoder.finish(one, in.format, b.bytes(e), &in.asked, e)
+		result, err := in.decoder.finish(decoder, in.format, b.bytes(e), &in.asked, e)
 		if err == nil {
 			var next *Result[T]
 			if in.live {
@@ -205,8 +205,8 @@ func (in *intake[T]) handOn(b *batch[T]) error {
 			return err
 		}
 	}
-	if one != nil {
-		in.decoder.Pool.Put(one)
+	if decoder != nil {
+		in.decoder.Pool.Put(decoder)
 	}
 	in.decoder.batches.put(b)
 	if in.handed != nil {

@@ -144,10 +144,10 @@ func (l *Loop[T]) update(change func(*Status)) {
 }
 
 // count counts a list or a watch by its reason.
-func (l *Loop[T]) count(by *byReason) {
+func (l *Loop[T]) count(counters *byReason) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	by[l.state.Why]++
+	counters[l.state.Why]++
 }
 
 // enter enters s, after the failure err or for the reason of l.state, and logs the change. While all is well, nothing

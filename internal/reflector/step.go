@@ -98,15 +98,15 @@ func (l *Loop[T]) list(ctx context.Context, from *Origin) error {
 	if l.state.List.Whole {
 		size = fetch.Whole
 	}
-	at, err := l.Source.List(ctx, l.state.List.Least, size, into, from.Shard.String())
+	listed, err := l.Source.List(ctx, l.state.List.Least, size, into, from.Shard.String())
 	if err != nil {
 		return err
 	}
-	w, failed, err := l.ahead(ctx, at, from)
+	w, failed, err := l.ahead(ctx, listed, from)
 	if err != nil {
 		return err
 	}
-	if err := l.during(w, func() error { return l.replaced(ctx, from, at, into) }); err != nil {
+	if err := l.during(w, func() error { return l.replaced(ctx, from, listed, into) }); err != nil {
 		return err
 	}
 	return failed // the watch's; the sink has the list all the same
@@ -115,20 +115,20 @@ func (l *Loop[T]) list(ctx context.Context, from *Origin) error {
 // ahead opens the watch of a list before the sink has the list, if there is a reason: a program's function may have no
 // history, and if PollEvery is negative, the sink gets no list that cannot be watched. failed is why the former is not
 // open.
-func (l *Loop[T]) ahead(ctx context.Context, at fetch.Listed, from *Origin) (w fetch.Watch, failed, err error) {
+func (l *Loop[T]) ahead(ctx context.Context, listed fetch.Listed, from *Origin) (w fetch.Watch, failed, err error) {
 	switch {
 	case l.state.Polls(time.Now()):
 		return nil, nil, nil
 	case l.Source.HasValues():
-		w, failed = l.opened(l.Source.Ahead(ctx, at.Version))
+		w, failed = l.opened(l.Source.Ahead(ctx, listed.Version))
 		return w, failed, nil
 	case l.PollEvery >= 0:
 		return nil, nil, nil
-	case at.Version == "" && l.state.Version == "":
+	case listed.Version == "" && l.state.Version == "":
 		return nil, nil, fmt.Errorf("list: %w: the list has no resource version", fetch.ErrNoWatch)
 	}
 	l.count(&l.watchesBy)
-	w, err = l.opened(l.Source.Watch(ctx, fetch.State{Version: at.Version}, from.Shard.String()))
+	w, err = l.opened(l.Source.Watch(ctx, fetch.State{Version: listed.Version}, from.Shard.String()))
 	return w, nil, err
 }
 
@@ -272,9 +272,9 @@ func (l *Loop[T]) probe(ctx context.Context) error {
 }
 
 // replaced puts the whole list at that position into the sink.
-func (l *Loop[T]) replaced(ctx context.Context, from *Origin, at fetch.Listed,
+func (l *Loop[T]) replaced(ctx context.Context, from *Origin, listed fetch.Listed,
 	read *intake.Collector[T]) error {
-	rv := at.Version
+	rv := listed.Version
 	back, err := l.precedes(rv)
 	switch {
 	case err != nil:
@@ -289,7 +289,7 @@ func (l *Loop[T]) replaced(ctx context.Context, from *Origin, at fetch.Listed,
 	if err = l.put(ctx, d); err == nil {
 		l.Shard.Settle()
 		l.listed = true
-		l.state = l.state.Listed(at.Until, time.Now())
+		l.state = l.state.Listed(listed.Until, time.Now())
 		if l.Source.HasValues() && !l.state.Polls(time.Now()) {
 			l.state = l.state.Watches()
 		}

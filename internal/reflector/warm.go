@@ -83,17 +83,17 @@ type savedSource struct{ *fetch.Source }
 func (s savedSource) Loading() { s.Awaits.Set(fetch.AwaitingWarmStart) }
 
 // savedPacking is a packing for a [saved.State].
-type savedPacking[T object.Object] struct{ of intake.Packing[T] }
+type savedPacking[T object.Object] struct{ packing intake.Packing[T] }
 
 // Encoded implements saved.Packing.
 func (p savedPacking[T]) Encoded(obj object.Object, buf []byte) (e decode.Encoded, ok bool, err error) {
-	return p.of.Encoded(obj.(T), buf)
+	return p.packing.Encoded(obj.(T), buf)
 }
 
 // Whole implements saved.Packing.
-func (p savedPacking[T]) Whole(obj object.Object) any { return p.of.Whole(obj.(T)) }
+func (p savedPacking[T]) Whole(obj object.Object) any { return p.packing.Whole(obj.(T)) }
 
 // Restored implements saved.Packing.
-func (p savedPacking[T]) Restored(one *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
-	return p.of.Restored(one, e, share)
+func (p savedPacking[T]) Restored(decoder *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
+	return p.packing.Restored(decoder, e, share)
 }

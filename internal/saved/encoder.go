@@ -82,10 +82,10 @@ func (e *encoder) lossless(obj any) (f decode.Format, raw []byte, err error) {
 		if f, raw, err = decode.Encode(obj, protobuf, e.buf); err != nil {
 			continue
 		}
-		one := e.decoders.Get()
+		decoder := e.decoders.Get()
 		var again any
-		again, err = one.Decode(f, raw, decode.Origin{})
-		e.decoders.Put(one)
+		again, err = decoder.Decode(f, raw, decode.Origin{})
+		e.decoders.Put(decoder)
 		if err == nil && (reflect.DeepEqual(obj, again) || sameValues(obj, again)) {
 			return f, raw, nil
 		}

@@ -253,21 +253,21 @@ func (s *State) items(ctx context.Context, file *snapshotfile.Reader, take func(
 
 // decode restores the objects of a block.
 func (s *State) decode(b *block) {
-	one := s.config.Decoders.Get()
+	decoder := s.config.Decoders.Get()
 	var r snapshotfile.Record
 	for rest := *b.raw; len(rest) > 0 && b.err == nil; {
 		if r, rest, b.err = snapshotfile.Cut(rest); b.err == nil {
 			var obj object.Object
-			if obj, b.err = s.object(one, r); b.err == nil {
+			if obj, b.err = s.object(decoder, r); b.err == nil {
 				b.items = append(b.items, obj)
 			}
 		}
 	}
-	s.config.Decoders.Put(one)
+	s.config.Decoders.Put(decoder)
 }
 
 // object returns the object of a record.
-func (s *State) object(one *decode.Decoder, r snapshotfile.Record) (obj object.Object, err error) {
+func (s *State) object(decoder *decode.Decoder, r snapshotfile.Record) (obj object.Object, err error) {
 	f := formatOf(r)
 	if err := s.config.Decoders.Check(f); err != nil {
 		return obj, errors.New("damaged: an object is in another format than the type has")
@@ -276,7 +276,7 @@ func (s *State) object(one *decode.Decoder, r snapshotfile.Record) (obj object.O
 	if err := s.config.Kind.Check(encoded); err != nil {
 		return obj, fmt.Errorf("damaged: %w", err)
 	}
-	obj, err = s.config.Packing.Restored(one, encoded, s.config.Share)
+	obj, err = s.config.Packing.Restored(decoder, encoded, s.config.Share)
 	if err != nil {
 		return obj, fmt.Errorf("an object cannot be decoded: %w", err)
 	}

@@ -108,8 +108,8 @@ func (plain) Encoded(object.Object, []byte) (e decode.Encoded, ok bool, err erro
 	return e, false, nil
 }
 func (plain) Whole(obj object.Object) any { return obj }
-func (plain) Restored(one *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
-	obj, err := one.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
+func (plain) Restored(decoder *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
+	obj, err := decoder.Decode(e.Format, e.Raw, decode.Origin{List: e.List, Share: share})
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +123,8 @@ func (p packing) Encoded(obj object.Object, buf []byte) (decode.Encoded, bool, e
 	return p.Packer.Encoded(obj.(*packed.Object), buf)
 }
 func (p packing) Whole(obj object.Object) any { return p.Packer.Whole(obj.(*packed.Object)) }
-func (p packing) Restored(one *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
-	return p.Packer.Restored(one, e, share)
+func (p packing) Restored(decoder *decode.Decoder, e decode.Encoded, share bool) (object.Object, error) {
+	return p.Packer.Restored(decoder, e, share)
 }
 
 // content returns the content of a store at a version.

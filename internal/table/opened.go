@@ -21,7 +21,7 @@ func Opened[T, S object.Object](v *Version[S], opener Opener[T, S]) Version[T] {
 		}
 		indexes = append(indexes, inner)
 	}
-	return Version[T]{from: &opened[T, S]{of: v, by: opener}, records: v.records, indexes: indexes}
+	return Version[T]{from: &opened[T, S]{of: v, opener: opener}, records: v.records, indexes: indexes}
 }
 
 // Copies returns v for readers that get a copy of each object. copy returns a copy of an object. No edit may begin with
@@ -31,7 +31,7 @@ func (v *Version[T]) Copies(copy func(T) T) Version[T] {
 	if v.from != nil {
 		next.from = v.from.copies(copy)
 	} else {
-		next.from = &opened[T, T]{of: v, by: same[T]{}, copy: copy}
+		next.from = &opened[T, T]{of: v, opener: same[T]{}, copy: copy}
 	}
 	return next
 }
@@ -51,9 +51,9 @@ type source[T object.Object] interface {
 
 // opened is the source of a version that [Opened] or Copies returned.
 type opened[T, S object.Object] struct {
-	of   *Version[S]
-	by   Opener[T, S]
-	copy func(T) T // nil if readers share objects
+	of     *Version[S]
+	opener Opener[T, S]
+	copy   func(T) T // nil if readers share objects
 }
 
 func (o *opened[T, S]) find(key object.Key) (slot uint32, obj T, ok bool) {
@@ -70,12 +70,12 @@ func (o *opened[T, S]) open(slot uint32) T { return o.make(o.of.objects.Get(slot
 
 func (o *opened[T, S]) make(s S) T {
 	if o.copy != nil {
-		return o.by.Copy(s, o.copy)
+		return o.opener.Copy(s, o.copy)
 	}
-	return o.by.Open(s)
+	return o.opener.Open(s)
 }
 
-func (o *opened[T, S]) shared(slot uint32) T { return o.by.Open(o.of.objects.Get(slot)) }
+func (o *opened[T, S]) shared(slot uint32) T { return o.opener.Open(o.of.objects.Get(slot)) }
 
 func (o *opened[T, S]) give(obj T) T {
 	if o.copy != nil {
@@ -84,7 +84,7 @@ func (o *opened[T, S]) give(obj T) T {
 	return obj
 }
 
-func (o *opened[T, S]) copies(copy func(T) T) source[T] { return &opened[T, S]{o.of, o.by, copy} }
+func (o *opened[T, S]) copies(copy func(T) T) source[T] { return &opened[T, S]{o.of, o.opener, copy} }
 
 // same is the Opener of objects that are what readers get.
 type same[T object.Object] struct{}
@@ -92,38 +92,38 @@ type same[T object.Object] struct{}
 func (same[T]) Open(obj T) T                 { return obj }
 func (same[T]) Copy(obj T, copy func(T) T) T { return copy(obj) }
 
-// OpenedIndex returns x in a form that a table of S can have. It files the objects that by makes of those in the table,
-// and x finds them in what [Opened] returns for versions of that table. Objects that by cannot make have no keys.
-func OpenedIndex[T, S object.Object](x AnyIndex[T], by Opener[T, S]) AnyIndex[S] {
-	return openedIndex[T, S]{x, by}
+// OpenedIndex returns x in a form that a table of S can have. It files the objects that opener opens, and x finds
+// them in what [Opened] returns for versions of that table. Objects that opener cannot open have no keys.
+func OpenedIndex[T, S object.Object](x AnyIndex[T], opener Opener[T, S]) AnyIndex[S] {
+	return openedIndex[T, S]{x, opener}
 }
 
 type openedIndex[T, S object.Object] struct {
-	index AnyIndex[T]
-	by    Opener[T, S]
+	index  AnyIndex[T]
+	opener Opener[T, S]
 }
 
 func (x openedIndex[T, S]) newTree(at int) indexTree[S] {
-	return &openedTree[T, S]{x.index.newTree(at), x.by}
+	return &openedTree[T, S]{x.index.newTree(at), x.opener}
 }
 
-// openedTree is the state of an index that [OpenedIndex] returned. by makes the objects that tree files.
+// openedTree is the state of an index that [OpenedIndex] returned. opener opens the objects that tree files.
 type openedTree[T, S object.Object] struct {
-	tree indexTree[T]
-	by   Opener[T, S]
+	tree   indexTree[T]
+	opener Opener[T, S]
 }
 
-func (t *openedTree[T, S]) clone() indexTree[S] { return &openedTree[T, S]{t.tree.clone(), t.by} }
+func (t *openedTree[T, S]) clone() indexTree[S] { return &openedTree[T, S]{t.tree.clone(), t.opener} }
 
 func (t *openedTree[T, S]) build(gen uint64, v *Version[S]) {
-	all := Version[T]{from: &opened[T, S]{of: v, by: t.by}, records: v.records}
+	all := Version[T]{from: &opened[T, S]{of: v, opener: t.opener}, records: v.records}
 	t.tree.build(gen, &all)
 }
 
-func (t *openedTree[T, S]) add(gen uint64, r *record, s S) { t.tree.add(gen, r, t.by.Open(s)) }
+func (t *openedTree[T, S]) add(gen uint64, r *record, s S) { t.tree.add(gen, r, t.opener.Open(s)) }
 
 func (t *openedTree[T, S]) update(gen uint64, r *record, hashes []uint32, s S) []uint32 {
-	return t.tree.update(gen, r, hashes, t.by.Open(s))
+	return t.tree.update(gen, r, hashes, t.opener.Open(s))
 }
 
 func (t *openedTree[T, S]) drop(gen uint64, r *record, hashes []uint32) []uint32 {

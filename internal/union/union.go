@@ -245,18 +245,18 @@ func (u *Union[T]) entered(s *state[T], obj T, content Content[T]) {
 }
 
 // left reports that an object has left s at a stamp, or before.
-func (u *Union[T]) left(s *state[T], c Change[T], at stamp, content Content[T]) {
+func (u *Union[T]) left(s *state[T], c Change[T], moment stamp, content Content[T]) {
 	had := stamp{s.epoch, c.Old.GetResourceVersion()}
 	l := u.leaves[c.Key]
 	if l == nil {
-		l = &leave[T]{key: c.Key, at: at, left: had}
+		l = &leave[T]{key: c.Key, at: moment, left: had}
 		u.leaves[c.Key] = l
 	}
 	if l.left.before(had) {
 		l.left = had
 	}
-	if !at.before(l.at) {
-		l.at, l.last, l.final, l.awaits, l.asked = at, c.Last, c.Final, nil, false
+	if !moment.before(l.at) {
+		l.at, l.last, l.final, l.awaits, l.asked = moment, c.Last, c.Final, nil, false
 	}
 	if c.Unwanted && !u.owned(l) {
 		u.remove(l, content)
@@ -279,17 +279,19 @@ func (u *Union[T]) leftAt(s *state[T], c Change[T]) stamp {
 
 // unseen returns when every part is known to lack an object that left at a stamp: that, or the list of a part that has
 // not seen what happened then.
-func (u *Union[T]) unseen(key object.Key, at stamp) stamp {
+func (u *Union[T]) unseen(key object.Key, moment stamp) stamp {
 	for _, s := range u.parts {
-		if s.gap.open && s.Covers(key.Namespace) && s.gap.has(at) {
-			at = s.gap.until
+		if s.gap.open && s.Covers(key.Namespace) && s.gap.has(moment) {
+			moment = s.gap.until
 		}
 	}
-	return at
+	return moment
 }
 
 // has reports whether the part has not seen what happened at a stamp.
-func (g gap) has(at stamp) bool { return stamp{g.until.epoch, g.from}.before(at) && at.before(g.until) }
+func (g gap) has(moment stamp) bool {
+	return stamp{g.until.epoch, g.from}.before(moment) && moment.before(g.until)
+}
 
 // get returns the object with that key in s, as of the change under way.
 func (u *Union[T]) get(s *state[T], key object.Key) (obj T, ok bool) {
@@ -302,13 +304,13 @@ func (u *Union[T]) get(s *state[T], key object.Key) (obj T, ok bool) {
 	return s.Get(key)
 }
 
-// knows reports whether s has every change up to at.
-func (u *Union[T]) knows(s *state[T], at stamp) bool {
+// knows reports whether s has every change up to that moment.
+func (u *Union[T]) knows(s *state[T], moment stamp) bool {
 	version := s.Version()
-	if s == u.now.part && at != u.now.left {
+	if s == u.now.part && moment != u.now.left {
 		version = cmp.Or(u.now.from, version)
 	}
-	return version == "" || !stamp{s.epoch, version}.before(at)
+	return version == "" || !stamp{s.epoch, version}.before(moment)
 }
 
 // newest returns the newest state of an object that a part has.
