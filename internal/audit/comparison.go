@@ -112,7 +112,12 @@ type Comparison struct {
 
 // NewComparison returns a comparison with view.
 func NewComparison(view View) *Comparison {
-	return &Comparison{view: view, differ: map[object.Key]bool{}, seed: maphash.MakeSeed(), seen: make([]uint64, 0, view.Len())}
+	return &Comparison{
+		view:   view,
+		differ: map[object.Key]bool{},
+		seed:   maphash.MakeSeed(),
+		seen:   make([]uint64, 0, view.Len()),
+	}
 }
 
 // differs notes a difference, once for each key.

@@ -26,8 +26,8 @@ type Deletable interface {
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // Removed reports whether the write that returned obj removed the last finalizer of an object to be deleted, and
-// returns the UID of that object. kube-apiserver then deletes the object and returns its last version, which precedes the deletion. Without a UID,
-// obj does not come from a server.
+// returns the UID of that object. kube-apiserver then deletes the object and returns its last version, which precedes
+// the deletion. Without a UID, obj does not come from a server.
 func Removed(resource schema.GroupResource, obj any) (uid types.UID, ok bool) {
 	o, ok := obj.(Deletable)
 	if !ok || resource == namespaces || o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) > 0 {
