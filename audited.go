@@ -10,6 +10,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // newAuditor returns an auditor of store. each returns the sources of store. union compares store with their union; nil
@@ -91,13 +92,13 @@ func (a audited[T]) View() (audit.View, bool) {
 }
 
 // List implements audit.Source.
-func (a audited[T]) List(ctx context.Context, view audit.View, yield func(Key, audit.ID)) (bytes int64, err error) {
+func (a audited[T]) List(ctx context.Context, view audit.View, yield func(Key, object.ID)) (bytes int64, err error) {
 	if view.Version() == "" {
 		return 0, errors.New("the server sends no resource versions, which an audit needs to compare the same state")
 	}
 	before, shard := a.source.Traffic().Bytes, view.Shard()
 	ids := a.reflector.loop.Decoder.Identities(intake.Asked{Shard: shard}, func(key Key, uid, version string) {
-		yield(key, audit.ID{UID: uid, Version: version})
+		yield(key, object.ID{UID: uid, Version: version})
 	})
 	err = a.source.ListAt(ctx, view.Version(), a.pageSize, ids, shard.String())
 	return a.source.Traffic().Bytes - before, err

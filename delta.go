@@ -86,7 +86,7 @@ func (u undecodable) with(failed *DecodeError) undecodable {
 	if u.Set == nil {
 		u.resource = new(failed.Resource)
 	}
-	u.Set = u.With(failed.Key, undecoded.ID{UID: failed.UID, Version: failed.ResourceVersion}, failed.Err)
+	u.Set = u.With(failed.Key, object.ID{UID: failed.UID, Version: failed.ResourceVersion}, failed.Err)
 	return u
 }
 

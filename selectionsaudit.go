@@ -24,7 +24,7 @@ func (s *selections[T]) compare(ctx context.Context) (found audit.Found, err err
 		return found, err
 	}
 	found.Objects, found.Unclear = c.Compare(content, func(key Key, have, want T) {
-		found.Note(key, auditID(have), !object.IsNil(have), auditID(want), !object.IsNil(want))
+		found.Note(key, idOf(have), !object.IsNil(have), idOf(want), !object.IsNil(want))
 	})
 	if err = s.waitFor(ctx, func() bool { return s.members.Concluded(c) }); err != nil {
 		return found, err
@@ -50,11 +50,12 @@ func (s *selections[T]) waitFor(ctx context.Context, ok func() bool) error {
 	}
 }
 
-func auditID[T Object](obj T) (id audit.ID) {
-	if !object.IsNil(obj) {
-		id = audit.ID{UID: string(obj.GetUID()), Version: obj.GetResourceVersion()}
+// idOf returns the ID of obj, or that of an unknown object if obj is nil.
+func idOf[T Object](obj T) object.ID {
+	if object.IsNil(obj) {
+		return object.ID{}
 	}
-	return id
+	return object.IDOf(obj)
 }
 
 // frozenMember is the present state of a member.

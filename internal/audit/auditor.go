@@ -19,7 +19,7 @@ type Source interface {
 	View() (View, bool)
 	// List lists the shard of v at exactly its resource version, and calls yield for one object after the other. It
 	// returns the number of bytes of the responses.
-	List(ctx context.Context, v View, yield func(object.Key, ID)) (bytes int64, err error)
+	List(ctx context.Context, v View, yield func(object.Key, object.ID)) (bytes int64, err error)
 	// Behind returns an error if the server has not reached the resource version of v.
 	Behind(ctx context.Context, v View) error
 	// Relist makes the store equal to the server, because of why.

@@ -16,7 +16,7 @@ import (
 type rig struct {
 	*Auditor
 	view      objects
-	serves    map[string]ID
+	serves    map[string]object.ID
 	err       error // of each list
 	behind    error
 	lists     int
@@ -42,7 +42,7 @@ func newRig(every time.Duration) *rig {
 
 func (r *rig) View() (View, bool) { return r.view, true }
 
-func (r *rig) List(_ context.Context, _ View, yield func(object.Key, ID)) (int64, error) {
+func (r *rig) List(_ context.Context, _ View, yield func(object.Key, object.ID)) (int64, error) {
 	r.lists++
 	for name, id := range r.serves {
 		yield(keyOf(name), id)
@@ -94,7 +94,7 @@ func pass(d time.Duration) {
 // Guarantees: R23
 func TestDifferenceIsRepairedAndChecked(t *testing.T) {
 	bubble(t, 0, func(r *rig) {
-		r.serves = map[string]ID{"a": {"u", "1"}}
+		r.serves = map[string]object.ID{"a": {UID: "u", Version: "1"}}
 		r.Due()
 		pass(3 * time.Minute)
 		s := r.Status()
@@ -338,17 +338,17 @@ func TestWaitingAuditLetsOthersList(t *testing.T) {
 // Guarantees: U9
 func TestUnionIsCompared(t *testing.T) {
 	r := newRig(0)
-	r.view.ids = map[string]ID{"a": {"u", "1"}}
-	r.serves = map[string]ID{"a": {"u", "2"}, "b": {"v", "1"}}
+	r.view.ids = map[string]object.ID{"a": {UID: "u", Version: "1"}}
+	r.serves = map[string]object.ID{"a": {UID: "u", Version: "2"}, "b": {UID: "v", Version: "1"}}
 	second := newRig(0)
 	second.view.ids, second.serves = r.view.ids, r.serves
 	r.config.Sources = func() []Source { return []Source{r, second} }
 	var found Found
 	found.Objects = 2
-	found.Note(keyOf("a"), ID{"u", "1"}, true, ID{"u", "2"}, true)
-	found.Note(keyOf("c"), ID{"u", "1"}, true, ID{}, false)
-	found.Note(keyOf("d"), ID{}, false, ID{"u", "1"}, true)
-	found.Note(keyOf("e"), ID{"u", "1"}, true, ID{"v", "1"}, true)
+	found.Note(keyOf("a"), object.ID{UID: "u", Version: "1"}, true, object.ID{UID: "u", Version: "2"}, true)
+	found.Note(keyOf("c"), object.ID{UID: "u", Version: "1"}, true, object.ID{}, false)
+	found.Note(keyOf("d"), object.ID{}, false, object.ID{UID: "u", Version: "1"}, true)
+	found.Note(keyOf("e"), object.ID{UID: "u", Version: "1"}, true, object.ID{UID: "v", Version: "1"}, true)
 	r.config.Union = func(context.Context) (Found, error) { return found, nil }
 	result, err := r.Audit(t.Context())
 	if err != nil || result.Objects != 2 || result.Differ != 5 || len(result.Named) != 5 {

@@ -12,9 +12,6 @@ import (
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
-// ID is the identity and version of an object. An empty part is unknown, and equals any.
-type ID struct{ UID, Version string }
-
 // View is what a store has of a collection at one resource version. It never changes.
 type View interface {
 	// Shard returns the part of the collection that the store has.
@@ -22,9 +19,9 @@ type View interface {
 	// Version returns the resource version.
 	Version() string
 	// Get returns the ID of the object with that key. It returns false if the store has none.
-	Get(key object.Key) (ID, bool)
+	Get(key object.Key) (object.ID, bool)
 	// All yields every object.
-	All() iter.Seq2[object.Key, ID]
+	All() iter.Seq2[object.Key, object.ID]
 	// Len returns the number of objects.
 	Len() int
 	// Undecoded returns the objects whose newest version could not be decoded. The store may have an older version of
@@ -60,7 +57,7 @@ type Found struct {
 }
 
 // Note notes that the store has an object, and should have another one of that key, or none.
-func (f *Found) Note(key object.Key, have ID, ok bool, want ID, wanted bool) {
+func (f *Found) Note(key object.Key, have object.ID, ok bool, want object.ID, wanted bool) {
 	switch {
 	case !ok:
 		f.differs(key, missing)
@@ -131,7 +128,7 @@ func (c *Comparison) differs(key object.Key, kind string) {
 func (c *Comparison) hash(key object.Key) uint64 { return maphash.Comparable(c.seed, key) }
 
 // Served compares an object of the server. The name of key is empty if it could not be decoded.
-func (c *Comparison) Served(key object.Key, id ID) {
+func (c *Comparison) Served(key object.Key, id object.ID) {
 	c.found.Objects++
 	if key.Name == "" {
 		c.found.Unclear++
@@ -139,7 +136,7 @@ func (c *Comparison) Served(key object.Key, id ID) {
 	}
 	have, ok := c.view.Get(key)
 	if newer, failed := c.view.Undecoded().ID(key); failed { // the store has an older version, or none
-		have, ok = ID(newer), true
+		have, ok = object.ID(newer), true
 	}
 	switch {
 	case !ok && c.view.Undecoded().Unnamed() > 0:

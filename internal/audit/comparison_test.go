@@ -18,7 +18,7 @@ import (
 
 // objects is a View of objects in one namespace, by name.
 type objects struct {
-	ids       map[string]ID
+	ids       map[string]object.ID
 	undecoded *undecoded.Set
 	version   string
 }
@@ -29,13 +29,13 @@ func (o objects) Shard() shardset.Shard { return shardset.Shard{} }
 
 func (o objects) Version() string { return o.version }
 
-func (o objects) Get(key object.Key) (ID, bool) {
+func (o objects) Get(key object.Key) (object.ID, bool) {
 	id, ok := o.ids[key.Name]
 	return id, ok
 }
 
-func (o objects) All() iter.Seq2[object.Key, ID] {
-	return func(yield func(object.Key, ID) bool) {
+func (o objects) All() iter.Seq2[object.Key, object.ID] {
+	return func(yield func(object.Key, object.ID) bool) {
 		for name, id := range o.ids {
 			if !yield(keyOf(name), id) {
 				return
@@ -49,15 +49,15 @@ func (o objects) Len() int { return len(o.ids) }
 func (o objects) Undecoded() *undecoded.Set { return o.undecoded }
 
 // without returns the set of objects that could not be decoded, by name.
-func without(ids map[string]ID) (s *undecoded.Set) {
+func without(ids map[string]object.ID) (s *undecoded.Set) {
 	for name, id := range ids {
-		s = s.With(keyOf(name), undecoded.ID(id), errors.New("test"))
+		s = s.With(keyOf(name), id, errors.New("test"))
 	}
 	return s
 }
 
 // compare compares view with served, and returns the differences as text, sorted.
-func compare(view objects, served map[string]ID) (Found, []string) {
+func compare(view objects, served map[string]object.ID) (Found, []string) {
 	c := NewComparison(view)
 	for name, id := range served {
 		key := keyOf(name)
@@ -78,8 +78,8 @@ func compare(view objects, served map[string]ID) (Found, []string) {
 // Each kind of difference has its name. What is unknown is no difference, and is counted.
 // Guarantees: R23
 func TestComparison(t *testing.T) {
-	type ids = map[string]ID
-	nameless := (*undecoded.Set)(nil).With(object.Key{}, undecoded.ID{}, errors.New("test"))
+	type ids = map[string]object.ID
+	nameless := (*undecoded.Set)(nil).With(object.Key{}, object.ID{}, errors.New("test"))
 	for name, c := range map[string]struct {
 		has, undecodable, serves ids
 		set                      *undecoded.Set
@@ -87,25 +87,25 @@ func TestComparison(t *testing.T) {
 		want                     []string
 	}{
 		"nothing":                {},
-		"equal":                  {has: ids{"a": {"u", "1"}}, serves: ids{"a": {"u", "1"}}},
-		"missing":                {serves: ids{"a": {"u", "1"}}, want: []string{"a missing"}},
-		"superfluous":            {has: ids{"a": {"u", "1"}}, want: []string{"a superfluous"}},
-		"recreated":              {has: ids{"a": {"u", "1"}}, serves: ids{"a": {"v", "2"}}, want: []string{"a recreated"}},
-		"recreated, one version": {has: ids{"a": {"u", "1"}}, serves: ids{"a": {"v", "1"}}, want: []string{"a recreated"}},
-		"outdated":               {has: ids{"a": {"u", "1"}}, serves: ids{"a": {"u", "2"}}, want: []string{"a outdated"}},
-		"ahead":                  {has: ids{"a": {"u", "2"}}, serves: ids{"a": {"u", "1"}}, want: []string{"a outdated"}},
-		"without UID":            {has: ids{"a": {"", "1"}}, serves: ids{"a": {"v", "1"}}},
-		"without version":        {has: ids{"a": {"u", ""}}, serves: ids{"a": {"u", "1"}}},
-		"undecodable": {has: ids{"a": {"u", "1"}}, undecodable: ids{"a": {"u", "2"}, "b": {"v", "3"}},
-			serves: ids{"a": {"u", "2"}, "b": {"v", "3"}}},
-		"undecodable, outdated": {undecodable: ids{"a": {"u", "1"}}, serves: ids{"a": {"u", "2"}}, want: []string{"a outdated"}},
-		"undecodable, gone": {has: ids{"a": {"u", "1"}}, undecodable: ids{"a": {"u", "2"}, "b": {"v", "2"}},
+		"equal":                  {has: ids{"a": {UID: "u", Version: "1"}}, serves: ids{"a": {UID: "u", Version: "1"}}},
+		"missing":                {serves: ids{"a": {UID: "u", Version: "1"}}, want: []string{"a missing"}},
+		"superfluous":            {has: ids{"a": {UID: "u", Version: "1"}}, want: []string{"a superfluous"}},
+		"recreated":              {has: ids{"a": {UID: "u", Version: "1"}}, serves: ids{"a": {UID: "v", Version: "2"}}, want: []string{"a recreated"}},
+		"recreated, one version": {has: ids{"a": {UID: "u", Version: "1"}}, serves: ids{"a": {UID: "v", Version: "1"}}, want: []string{"a recreated"}},
+		"outdated":               {has: ids{"a": {UID: "u", Version: "1"}}, serves: ids{"a": {UID: "u", Version: "2"}}, want: []string{"a outdated"}},
+		"ahead":                  {has: ids{"a": {UID: "u", Version: "2"}}, serves: ids{"a": {UID: "u", Version: "1"}}, want: []string{"a outdated"}},
+		"without UID":            {has: ids{"a": {UID: "", Version: "1"}}, serves: ids{"a": {UID: "v", Version: "1"}}},
+		"without version":        {has: ids{"a": {UID: "u", Version: ""}}, serves: ids{"a": {UID: "u", Version: "1"}}},
+		"undecodable": {has: ids{"a": {UID: "u", Version: "1"}}, undecodable: ids{"a": {UID: "u", Version: "2"}, "b": {UID: "v", Version: "3"}},
+			serves: ids{"a": {UID: "u", Version: "2"}, "b": {UID: "v", Version: "3"}}},
+		"undecodable, outdated": {undecodable: ids{"a": {UID: "u", Version: "1"}}, serves: ids{"a": {UID: "u", Version: "2"}}, want: []string{"a outdated"}},
+		"undecodable, gone": {has: ids{"a": {UID: "u", Version: "1"}}, undecodable: ids{"a": {UID: "u", Version: "2"}, "b": {UID: "v", Version: "2"}},
 			want: []string{"a superfluous", "b superfluous"}},
-		"unknown name in the store": {has: ids{"a": {"u", "1"}, "b": {"u", "1"}}, set: nameless,
-			serves: ids{"b": {"u", "2"}, "c": {"u", "1"}}, unclear: 2, want: []string{"b outdated"}},
-		"recreated, unknown name at the server": {has: ids{"a": {"u", "1"}}, serves: ids{"": {"u", "1"}, "a": {"v", "2"}}, unclear: 1,
+		"unknown name in the store": {has: ids{"a": {UID: "u", Version: "1"}, "b": {UID: "u", Version: "1"}}, set: nameless,
+			serves: ids{"b": {UID: "u", Version: "2"}, "c": {UID: "u", Version: "1"}}, unclear: 2, want: []string{"b outdated"}},
+		"recreated, unknown name at the server": {has: ids{"a": {UID: "u", Version: "1"}}, serves: ids{"": {UID: "u", Version: "1"}, "a": {UID: "v", Version: "2"}}, unclear: 1,
 			want: []string{"a recreated"}},
-		"unknown name at the server": {has: ids{"a": {"u", "1"}}, serves: ids{"": {"u", "1"}}, unclear: 2},
+		"unknown name at the server": {has: ids{"a": {UID: "u", Version: "1"}}, serves: ids{"": {UID: "u", Version: "1"}}, unclear: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.set == nil {
@@ -129,9 +129,9 @@ func TestComparisonAgreesWithMaps(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
-		has, serves, want := map[string]ID{}, map[string]ID{}, []string(nil)
+		has, serves, want := map[string]object.ID{}, map[string]object.ID{}, []string(nil)
 		for i := range r.IntN(50) {
-			name, id := fmt.Sprint(i), ID{fmt.Sprint(r.IntN(3)), fmt.Sprint(r.IntN(3))}
+			name, id := fmt.Sprint(i), object.ID{UID: fmt.Sprint(r.IntN(3)), Version: fmt.Sprint(r.IntN(3))}
 			switch r.IntN(4) {
 			case 0:
 				has[name] = id
@@ -142,7 +142,7 @@ func TestComparisonAgreesWithMaps(t *testing.T) {
 			case 2:
 				has[name], serves[name] = id, id
 			case 3:
-				other := ID{fmt.Sprint(r.IntN(3)), fmt.Sprint(r.IntN(3))}
+				other := object.ID{UID: fmt.Sprint(r.IntN(3)), Version: fmt.Sprint(r.IntN(3))}
 				has[name], serves[name] = id, other
 				switch {
 				case id.UID != other.UID:
@@ -176,13 +176,16 @@ func TestSeveralObjectsWithOneKey(t *testing.T) {
 		"gone, with versions": {"x 1", "u 1,u 2,v 1", "recreated"},
 		"missing":             {"", "u 1,v 2,w 3", "missing"},
 	} {
-		view := objects{ids: map[string]ID{"other": {"o", "1"}}}
-		id := func(text string) ID { uid, version, _ := strings.Cut(text, " "); return ID{uid, version} }
+		view := objects{ids: map[string]object.ID{"other": {UID: "o", Version: "1"}}}
+		id := func(text string) object.ID {
+			uid, version, _ := strings.Cut(text, " ")
+			return object.ID{UID: uid, Version: version}
+		}
 		if c.has != "" {
 			view.ids["a"] = id(c.has)
 		}
 		cmp := NewComparison(view)
-		cmp.Served(keyOf("other"), ID{"o", "1"})
+		cmp.Served(keyOf("other"), object.ID{UID: "o", Version: "1"})
 		for _, one := range strings.Split(c.serves, ",") {
 			cmp.Served(keyOf("a"), id(one))
 		}
@@ -194,9 +197,9 @@ func TestSeveralObjectsWithOneKey(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, found, c.want)
 		}
 	}
-	cmp := NewComparison(objects{ids: map[string]ID{"a": {"x", "1"}}})
+	cmp := NewComparison(objects{ids: map[string]object.ID{"a": {UID: "x", Version: "1"}}})
 	for range 2 * maxRecreated {
-		cmp.Served(keyOf("a"), ID{"u", "1"})
+		cmp.Served(keyOf("a"), object.ID{UID: "u", Version: "1"})
 	}
 	if found := cmp.End(); found.Differ != 1 || len(cmp.recreated) > maxRecreated {
 		t.Errorf("%d differ, %d are remembered", found.Differ, len(cmp.recreated))
@@ -205,9 +208,9 @@ func TestSeveralObjectsWithOneKey(t *testing.T) {
 
 // At most a hundred differences are named. All are counted.
 func TestDifferencesAreBounded(t *testing.T) {
-	serves := map[string]ID{}
+	serves := map[string]object.ID{}
 	for i := range 3 * MaxNamed {
-		serves[fmt.Sprint(i)] = ID{"u", "1"}
+		serves[fmt.Sprint(i)] = object.ID{UID: "u", Version: "1"}
 	}
 	found, _ := compare(objects{}, serves)
 	if found.Differ != 3*MaxNamed || len(found.Named) != MaxNamed {

@@ -25,22 +25,18 @@ func (v TableView[T]) Shard() shardset.Shard { return v.Part }
 func (v TableView[T]) Version() string { return v.At }
 
 // Get implements View.
-func (v TableView[T]) Get(key object.Key) (ID, bool) {
+func (v TableView[T]) Get(key object.Key) (object.ID, bool) {
 	_, obj, ok := v.Objects.Find(key)
 	if !ok {
-		return ID{}, false
+		return object.ID{}, false
 	}
-	return idOf(obj), true
-}
-
-func idOf[T object.Object](obj T) ID {
-	return ID{UID: string(obj.GetUID()), Version: obj.GetResourceVersion()}
+	return object.IDOf(obj), true
 }
 
 // All implements View.
-func (v TableView[T]) All() iter.Seq2[object.Key, ID] {
-	return func(yield func(object.Key, ID) bool) {
-		v.Objects.Walk(table.KeysOf(v.Namespace), func(obj T) bool { return yield(object.KeyOf(obj), idOf(obj)) })
+func (v TableView[T]) All() iter.Seq2[object.Key, object.ID] {
+	return func(yield func(object.Key, object.ID) bool) {
+		v.Objects.Walk(table.KeysOf(v.Namespace), func(obj T) bool { return yield(object.KeyOf(obj), object.IDOf(obj)) })
 	}
 }
 

@@ -27,6 +27,14 @@ type Named interface {
 // KeyOf returns the key of obj.
 func KeyOf[T Named](obj T) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
 
+// ID is the identity and version of an object. An empty part is unknown.
+type ID struct{ UID, Version string }
+
+// IDOf returns the ID of obj.
+func IDOf[T Object](obj T) ID {
+	return ID{UID: string(obj.GetUID()), Version: obj.GetResourceVersion()}
+}
+
 // IsNil reports whether obj is the zero T: nil, for a pointer.
 func IsNil[T any](obj T) bool {
 	var none T

@@ -12,9 +12,6 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 )
 
-// ID is the identity and version of an object that could not be decoded. An empty part is unknown.
-type ID struct{ UID, Version string }
-
 // Set is the set of the objects of a source whose newest version could not be decoded, with the reason for each. A
 // store has an older version of such an object, or none. Nil is the empty set. A set never changes: With and Without
 // return another one, which shares memory with it.
@@ -24,7 +21,7 @@ type ID struct{ UID, Version string }
 // at most one entry for each object that the server has. An object whose name is unknown, or too long, takes no memory:
 // it is only counted.
 type Set struct {
-	keys     cow.Tree[reason, ID]
+	keys     cow.Tree[reason, object.ID]
 	gen      uint64 // of the last write to keys
 	nameless int    // versions of objects without a known name, since the last list
 	why      reason // of the last nameless one
@@ -64,7 +61,7 @@ func (s *Set) Unnamed() int {
 func (s *Set) Why() error { return s.why }
 
 // With returns the set with one more object, which could not be decoded because of err.
-func (s *Set) With(key object.Key, id ID, err error) *Set {
+func (s *Set) With(key object.Key, id object.ID, err error) *Set {
 	var next Set
 	if s != nil {
 		next = *s
@@ -75,21 +72,21 @@ func (s *Set) With(key object.Key, id ID, err error) *Set {
 	} else {
 		next.gen++
 		// key may be part of the object
-		r := &cow.Record[ID]{Space: unique.Make(key.Namespace).Value(), Name: strings.Clone(key.Name), Data: kept(id)}
-		next.keys.Set(next.gen, cow.Item[reason, ID]{Key: why, Record: r})
+		r := &cow.Record[object.ID]{Space: unique.Make(key.Namespace).Value(), Name: strings.Clone(key.Name), Data: kept(id)}
+		next.keys.Set(next.gen, cow.Item[reason, object.ID]{Key: why, Record: r})
 	}
 	return &next
 }
 
 // kept returns id without what is too long, in memory of its own.
-func kept(id ID) ID {
+func kept(id object.ID) object.ID {
 	if len(id.UID) > maxName {
 		id.UID = ""
 	}
 	if len(id.Version) > maxName {
 		id.Version = ""
 	}
-	return ID{strings.Clone(id.UID), strings.Clone(id.Version)}
+	return object.ID{UID: strings.Clone(id.UID), Version: strings.Clone(id.Version)}
 }
 
 // Without returns the set without the object with that key.
@@ -120,14 +117,14 @@ func (s *Set) Get(key object.Key) error {
 
 // ID returns the identity and version of the object with that key that could not be decoded. It returns false if the
 // set does not have the object.
-func (s *Set) ID(key object.Key) (ID, bool) {
+func (s *Set) ID(key object.Key) (object.ID, bool) {
 	if it := s.find(key); it != nil {
 		return it.Record.Data, true
 	}
-	return ID{}, false
+	return object.ID{}, false
 }
 
-func (s *Set) find(key object.Key) *cow.Item[reason, ID] {
+func (s *Set) find(key object.Key) *cow.Item[reason, object.ID] {
 	if s == nil {
 		return nil
 	}
@@ -150,7 +147,7 @@ func (s *Set) In(namespace string) iter.Seq2[object.Key, error] {
 		if s == nil {
 			return
 		}
-		s.keys.Ascend(&cow.Place[reason]{Space: namespace}, func(items []cow.Item[reason, ID]) bool {
+		s.keys.Ascend(&cow.Place[reason]{Space: namespace}, func(items []cow.Item[reason, object.ID]) bool {
 			for i := range items {
 				r := items[i].Record
 				if namespace != "" && r.Space != namespace ||

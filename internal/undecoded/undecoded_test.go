@@ -51,7 +51,7 @@ func TestSetNeverChanges(t *testing.T) {
 		if step.without.Name != "" {
 			s = s.Without(step.without)
 		} else {
-			s = s.With(step.with, ID{}, boom)
+			s = s.With(step.with, object.ID{}, boom)
 		}
 		if got := text(s); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
@@ -63,10 +63,10 @@ func TestSetNeverChanges(t *testing.T) {
 	if why := s.Why(); why.Error() != "boom" || errors.Is(why, boom) || !errors.Is(s.Unknown(), why) {
 		t.Errorf("why %v, unknown %v", why, s.Unknown())
 	}
-	if s := (*Set)(nil).With(ax, ID{}, boom).Without(ax); s != nil {
+	if s := (*Set)(nil).With(ax, object.ID{}, boom).Without(ax); s != nil {
 		t.Errorf("the set without its last object is %v", s)
 	}
-	s = s.With(ax, ID{}, boom).With(ay, ID{}, boom).With(bz, ID{}, boom)
+	s = s.With(ax, object.ID{}, boom).With(ay, object.ID{}, boom).With(bz, object.ID{}, boom)
 	for namespace, want := range map[string]int{"": 3, "a": 2, "b": 1, "c": 0} {
 		n := 0
 		for range s.In(namespace) {
@@ -90,11 +90,11 @@ func TestSetNeverChanges(t *testing.T) {
 func TestSetIsBounded(t *testing.T) {
 	var s *Set
 	long := strings.Repeat("x", 1<<20)
-	s = s.With(object.Key{Namespace: "ns", Name: long}, ID{}, errors.New("long"))
-	s = s.With(object.Key{Namespace: long, Name: "a"}, ID{}, errors.New("long"))
+	s = s.With(object.Key{Namespace: "ns", Name: long}, object.ID{}, errors.New("long"))
+	s = s.With(object.Key{Namespace: long, Name: "a"}, object.ID{}, errors.New("long"))
 	why := errors.New(long[:2*errtext.Max])
 	for i := range 2000 {
-		s = s.With(object.Key{Namespace: "ns", Name: fmt.Sprint(i % 1000)}, ID{}, why)
+		s = s.With(object.Key{Namespace: "ns", Name: fmt.Sprint(i % 1000)}, object.ID{}, why)
 	}
 	if s.Len() != 1002 || s.Unnamed() != 2 {
 		t.Fatalf("%d objects, %d without a name", s.Len(), s.Unnamed())
@@ -118,8 +118,8 @@ func TestSetIsBounded(t *testing.T) {
 // Guarantees: R23
 func TestSetKnowsVersions(t *testing.T) {
 	key, boom := object.Key{Namespace: "ns", Name: "a"}, errors.New("boom")
-	s := (*Set)(nil).With(key, ID{UID: "u", Version: "1"}, boom).With(key, ID{UID: "u", Version: "2"}, boom)
-	if id, ok := s.ID(key); !ok || id != (ID{UID: "u", Version: "2"}) {
+	s := (*Set)(nil).With(key, object.ID{UID: "u", Version: "1"}, boom).With(key, object.ID{UID: "u", Version: "2"}, boom)
+	if id, ok := s.ID(key); !ok || id != (object.ID{UID: "u", Version: "2"}) {
 		t.Errorf("%v, %v", id, ok)
 	}
 	if _, ok := s.ID(object.Key{Namespace: "ns", Name: "b"}); ok {
@@ -129,7 +129,7 @@ func TestSetKnowsVersions(t *testing.T) {
 		t.Error("the empty set has an object")
 	}
 	long := strings.Repeat("x", maxName+1)
-	if id, ok := s.With(key, ID{UID: long, Version: long}, boom).ID(key); !ok || id != (ID{}) {
+	if id, ok := s.With(key, object.ID{UID: long, Version: long}, boom).ID(key); !ok || id != (object.ID{}) {
 		t.Errorf("%v, %v", id, ok)
 	}
 }
