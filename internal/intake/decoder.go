@@ -77,20 +77,19 @@ type Asked struct {
 // encoded is one encoded object and the result of decode. After decode of an object, finish must be called for it, and
 // for one object at a time.
 type encoded[T object.Object] struct {
-	from, to int                // its bytes in the batch
-	value    any                // the object itself, if isValue is true
-	isValue  bool               // it was not encoded
-	deleted  bool               // the server reported it as deleted: this is its last state
-	obj      T                  // the result
-	held     bool               // obj is the version that is held
-	old      T                  // the version that is held, if obj may share parts with it
-	other    types.UID          // of the object that is held, if it is another one of the same key
-	shared   any                // with Transform: obj before Transform, whose parts are shared; nil for none
-	filtered bool               // Filter rejected it, or it is outside the shard
-	outside  bool               // it is outside the shard
-	large    *decode.LargeError // it exceeds the size limit, so its bytes are not in the batch; nil if it does not
-	unsure   bool               // whether it is outside is known only when it has been decoded
-	err      error
+	from, to int       // its bytes in the batch; none if it is a value or exceeds the size limit
+	value    any       // the object itself, if isValue is true
+	obj      T         // the result
+	old      T         // the version that is held, if obj may share parts with it
+	other    types.UID // of the object that is held, if it is another one of the same key
+	shared   any       // with Transform: obj before Transform, whose parts are shared; nil for none
+	err      error     // before decode, only a *decode.LargeError
+	isValue  bool      // it was not encoded
+	deleted  bool      // the server reported it as deleted: this is its last state
+	held     bool      // obj is the version that is held
+	filtered bool      // Filter rejected it, or it is outside the shard
+	outside  bool      // it is outside the shard
+	unsure   bool      // whether it is outside is known only when it has been decoded
 }
 
 // Result is the result for one encoded object.
@@ -142,7 +141,7 @@ func (d *Decoder[T]) find(f decode.Format, raw []byte, asked *Asked, e *encoded[
 // decode decodes raw with decoder, unless the version is held already.
 func (d *Decoder[T]) decode(decoder *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo,
 	e *encoded[T]) {
-	if e.held || e.filtered || e.large != nil {
+	if e.held || e.filtered || e.err != nil {
 		return
 	}
 	if d.Filter != nil && !d.accepts(f, raw, list) {

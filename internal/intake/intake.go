@@ -122,7 +122,7 @@ func (in *intake[T]) AddValue(obj any, deleted bool) {
 // AddLarge implements fetch.Intake.
 func (in *intake[T]) AddLarge(large *decode.LargeError, deleted bool) {
 	in.pipeline.Add(func(b *batch[T]) {
-		e := encoded[T]{deleted: deleted, large: large, err: large}
+		e := encoded[T]{deleted: deleted, err: large}
 		if a := &in.asked; !a.Shard.IsWhole() && a.knows(large.ID) && !a.hasIdentity(large.ID) {
 			e.outside, e.filtered = true, true
 			in.decoder.outside.Add(1)

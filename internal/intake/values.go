@@ -46,8 +46,8 @@ func (d *Decoder[T]) takeValue(e *encoded[T], asked *Asked) {
 func (e *encoded[T]) identity(f decode.Format, raw []byte) (key object.Key, uid, version string) {
 	if !e.isValue {
 		var id decode.Identity
-		if e.large != nil {
-			id = e.large.ID
+		if large := decode.Large(e.err); large != nil {
+			id = large.ID
 		} else {
 			id = f.Peek(raw)
 		}
