@@ -151,3 +151,55 @@ func TestReadOfAnotherKindFails(t *testing.T) {
 		})
 	}
 }
+
+// An audit whose response is a list of another kind has failed: it finds no difference, and the store keeps its objects. The
+// next one finds the store right.
+// Guarantees: R22, R23
+func TestAuditOfAnotherKindFails(t *testing.T) {
+	for _, media := range []string{world.JSONType, world.ProtobufType} {
+		for name, list := range map[string]runtime.Object{
+			"nodes":    &corev1.NodeList{Items: []corev1.Node{*node("n")}},
+			"no nodes": &corev1.NodeList{},
+			"a node":   node("n"),
+		} {
+			t.Run(name+"/"+strings.TrimPrefix(media, "application/"), func(t *testing.T) {
+				world.Bubble(t, func(w world.World) { auditOfAnotherKind(w, media, list) })
+			})
+		}
+	}
+}
+
+// auditOfAnotherKind answers an audit of an informer that has two pods with that object.
+func auditOfAnotherKind(w world.World, media string, list runtime.Object) {
+	w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+	rec := &testkit.Recorder[*corev1.Pod]{}
+	inf := informer.New(w.Client(func(c *rest.Config) { c.ContentType = media }), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+	inf.Subscribe(rec)
+	defer world.Start(w.T, inf)()
+	synctest.Wait()
+	rec.Take()
+	list = list.DeepCopyObject()
+	if of, ok := list.(*corev1.NodeList); ok {
+		of.ResourceVersion = inf.Store().ResourceVersion()
+	}
+	w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
+		audits := r.URL.Query().Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact)
+		if audits {
+			world.Write(rw, media, w.Encoded(media, list))
+		}
+		return audits
+	})
+	_, err := inf.Audit(w.Context())
+	if err == nil || !strings.Contains(err.Error(), "Node") || !strings.Contains(err.Error(), "list") {
+		w.Errorf("the audit returned %v", err)
+	}
+	<-time.After(time.Minute)
+	rec.Want(w.T)
+	if s := inf.Status(); s.Audit.Failed != 1 || s.Audit.Different != 0 || s.Audit.LastError == nil || s.Reflectors[0].Traffic.Lists != 1 {
+		w.Errorf("audits %+v, %d lists", s.Audit, s.Reflectors[0].Traffic.Lists)
+	}
+	w.Answer(nil)
+	if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 0 || r.Objects != 2 {
+		w.Errorf("the next audit: %+v, %v", r, err)
+	}
+}

@@ -145,3 +145,19 @@ func TestReadDoesNotFailForAnOptionalSelection(t *testing.T) {
 		}
 	})
 }
+
+// What becomes of a namespace after its first list is no reason for a read to fail while another one is listed.
+// Guarantees: P6
+func TestReadDoesNotFailForANamespaceThatHasListed(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a"), world.NewPod("slow", "b"))
+		w.Server.Inject(informertest.Fault{Namespace: "ns", Verb: "watch", Error: world.Forbidden})
+		w.Server.Inject(informertest.Fault{Namespace: "slow", BytesPerSecond: 50})
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"ns", "slow"}}, world.Paged[*corev1.Pod]())
+		defer world.Run(w, inf)()
+		began := time.Now()
+		if err := inf.WaitReadable(w.Context(), time.Second); err != nil || inf.Store().Len() != 2 || time.Since(began) < 3*time.Second {
+			w.Errorf("%v after %v, %d pods", err, time.Since(began), inf.Store().Len())
+		}
+	})
+}

@@ -126,6 +126,28 @@ func TestUpdateEndsTheBackoff(t *testing.T) {
 	})
 }
 
+// An update while a watch is open makes the failures before it forgotten, too.
+// Guarantees: R13
+func TestUpdateForgetsFailures(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		inf, _ := podsOf(w, client, config)
+		w.Server.Inject(informertest.Fault{Verb: "watch", Match: world.NotStreamed, Times: 3, Error: world.Unavailable})
+		<-time.After(2 * time.Second) // a watch that ends at once is a failure
+		w.Server.EndWatches()
+		synctest.Wait()
+		for !world.StatusOf(inf).WatchOpen {
+			<-time.After(100 * time.Millisecond)
+		}
+		if s := world.StatusOf(inf); s.Failures != 3 {
+			w.Fatalf("%+v", s)
+		}
+		update(w, client, withToken(w, "new"))
+		if s := world.StatusOf(inf); s.Failures != 0 || !s.WatchOpen {
+			w.Errorf("%+v", s)
+		}
+	})
+}
+
 // An update during a request that then fails for its old credentials counts as well: no backoff follows.
 // Guarantees: R13
 func TestUpdateDuringTheFailingRequest(t *testing.T) {
