@@ -107,7 +107,8 @@ func (ms markers) kubebuilderArgs(name string) (args map[string]string, err erro
 			if !ok {
 				return nil, m.errorf("%q: want name=value", arg)
 			}
-			args[strings.TrimSpace(key)] = unquote(strings.TrimSuffix(strings.TrimPrefix(value, ":"), ";")) // some write :=
+			key = strings.TrimSuffix(strings.TrimSpace(key), ":") // some write :=
+			args[key] = unquote(strings.TrimSuffix(value, ";"))
 		}
 	}
 	return args, nil

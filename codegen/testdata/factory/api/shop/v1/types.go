@@ -4,6 +4,7 @@ package v1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // +genclient
@@ -153,4 +154,32 @@ type Parcel struct {
 
 func (in *Parcel) DeepCopyObject() runtime.Object {
 	return &Parcel{in.TypeMeta, *in.ObjectMeta.DeepCopy()}
+}
+
+// +genclient
+// +genclient:skipVerbs=list
+
+type Basket struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+func (in *Basket) DeepCopyObject() runtime.Object {
+	return &Basket{in.TypeMeta, *in.ObjectMeta.DeepCopy()}
+}
+
+// A lister selects by labels.
+// +genclient
+
+type Plain struct {
+	metav1.TypeMeta `json:",inline"`
+	Meta            metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+func (in *Plain) GetNamespace() string       { return in.Meta.Namespace }
+func (in *Plain) GetName() string            { return in.Meta.Name }
+func (in *Plain) GetUID() types.UID          { return in.Meta.UID }
+func (in *Plain) GetResourceVersion() string { return in.Meta.ResourceVersion }
+func (in *Plain) DeepCopyObject() runtime.Object {
+	return &Plain{in.TypeMeta, *in.Meta.DeepCopy()}
 }
