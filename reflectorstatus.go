@@ -123,6 +123,10 @@ type ReflectorTraffic struct {
 	Bytes, Events, Late int64
 	// AuditID names the latest watch in the server's audit log: the Audit-Id of its response, empty if there was none.
 	AuditID string
+	// CutAfter is the time after which something between client and server cuts watches, often a proxy: the age of a
+	// watch, or the silence in it, at two cuts in a row. The reflector then asks the server to end watches before that.
+	// Zero means that it has learned of no such limit, or that a later watch stood for longer.
+	CutAfter time.Duration
 }
 
 // WarmStartStatus is the status of the saved states of a [Reflector]; see [WarmStartConfig].
@@ -217,7 +221,7 @@ func reflectorStatus(s reflector.Status) ReflectorStatus {
 		NoWatchSince:        s.NoWatchSince,
 		Traffic: ReflectorTraffic{s.Requests.Lists, s.Requests.Watches, reasons(s.Requests.ListsBy),
 			reasons(s.Requests.WatchesBy), s.Requests.SharedKeys, s.Requests.Bytes, s.Requests.Events, s.Late,
-			s.Requests.AuditID},
+			s.Requests.AuditID, s.Requests.CutAfter},
 		Restored:     s.Restored,
 		Failures:     s.Failures,
 		DecodeErrors: s.DecodeErrors,

@@ -172,6 +172,9 @@ type Watch struct {
 	Late int64 `json:"late"`
 	// SharedKeys is the number of keys that the server gives to several objects at once.
 	SharedKeys int `json:"sharedKeys"`
+	// CutAfterSeconds is the time after which something between client and server cuts watches. Zero means that none is
+	// known.
+	CutAfterSeconds float64 `json:"cutAfterSeconds"`
 	// Restored counts how often the server went back in time.
 	Restored int `json:"restored"`
 	// Failures is the number of consecutive failures.
@@ -646,6 +649,7 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 		Events:              r.Traffic.Events,
 		Late:                r.Traffic.Late,
 		SharedKeys:          r.Traffic.SharedKeys,
+		CutAfterSeconds:     r.Traffic.CutAfter.Seconds(),
 		Restored:            r.Restored,
 		Failures:            r.Failures,
 		DecodeErrors:        r.DecodeErrors,

@@ -88,7 +88,7 @@ func everything() informerprom.Config {
 			Reflectors: []informer.ReflectorStatus{
 				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
 					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond),
-					Traffic: informer.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29, Late: 30, SharedKeys: 33,
+					Traffic: informer.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29, Late: 30, SharedKeys: 33, CutAfter: 34500 * time.Millisecond,
 						ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209, informer.ReasonShard: 210, informer.ReasonAudit: 218, informer.ReasonPolled: 219},
 						WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213, informer.ReasonWarmStart: 214}},
 					WarmStart: informer.WarmStartStatus{Loaded: true, Saves: 215, SavedAt: time.UnixMilli(2_000_500), SavedBytes: 216, SaveTime: 217500 * time.Millisecond}},

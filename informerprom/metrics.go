@@ -97,6 +97,8 @@ var (
 		"Events older than the resource version before them, which were applied.", ofReflector)
 	reflectorSharedKeys = gauge("informer_shared_keys",
 		"Number of keys that the server gives to several objects at once. The store has one object of each.", sum, ofReflector)
+	reflectorCutAfter = gauge("informer_watch_cut_seconds",
+		"Time after which something between client and server cuts watches. 0 if none is known.", most, ofReflector)
 	reflectorListsBy = counter("informer_lists_total",
 		"Lists that the reflector began, each of one or several requests, by reason.", ofReason)
 	reflectorWatchesBy = counter("informer_watches_total",

@@ -426,6 +426,7 @@ const watchFacts = (w) => facts(
   ['Version observed', w.resourceVersionTime && `${ago(w.resourceVersionTime)} ago`],
   ['Lists', number(w.lists) + (reasons(w.listsBy) ? `: ${reasons(w.listsBy)}` : '')],
   ['Watches', number(w.watches) + (reasons(w.watchesBy) ? `: ${reasons(w.watchesBy)}` : '')],
+  ['Watches are cut after', w.cutAfterSeconds ? seconds(w.cutAfterSeconds) : ''],
   ['Objects of the last list', number(w.read)],
   ['Events', number(w.events)],
   ['Received', bytes(w.bytes)],

@@ -56,20 +56,21 @@ type Config struct {
 type Source struct {
 	Awaits Awaits // what the source waits for; its user may set it between requests
 
-	watched time.Time       // when the last watch was opened
-	quiet   time.Time       // since when watches have had no event; zero if the last one had some
-	worked  bool            // a watch has worked since the last call of Worked
-	cuts    cuts            // of watches
-	pulse   bookmarks       // of watches
-	picky   bool            // the server rejects the media type parameter that drops managedFields
-	address context.Context // transport.Client.Moved of the last watch; nil before the first
-	moved   bool            // the last watch had another address than the one before
-	config  Config
-	lists   atomic.Int64 // requests
-	watches atomic.Int64 // requests
-	events  atomic.Int64 // events of watches
-	bytes   atomic.Int64 // of bodies
-	auditID atomic.Value // of the latest watch; a string
+	watched  time.Time       // when the last watch was opened
+	quiet    time.Time       // since when watches have had no event; zero if the last one had some
+	worked   bool            // a watch has worked since the last call of Worked
+	cuts     cuts            // of watches
+	pulse    bookmarks       // of watches
+	picky    bool            // the server rejects the media type parameter that drops managedFields
+	address  context.Context // transport.Client.Moved of the last watch; nil before the first
+	moved    bool            // the last watch had another address than the one before
+	config   Config
+	lists    atomic.Int64 // requests
+	watches  atomic.Int64 // requests
+	cutAfter atomic.Int64 // the limit of cuts
+	events   atomic.Int64 // events of watches
+	bytes    atomic.Int64 // of bodies
+	auditID  atomic.Value // of the latest watch; a string
 }
 
 // NewSource returns a source. It sends nothing yet.
@@ -87,12 +88,16 @@ type Traffic struct {
 	Bytes          int64  // of bodies, without compression
 	Events         int64  // of watches, also bookmarks and the initial events of streaming lists
 	AuditID        string // of the latest watch
+	// CutAfter is the time after which something between client and server cuts watches, as far as the source has learned.
+	// Zero means that nothing does.
+	CutAfter time.Duration
 }
 
 // Traffic returns the counts until now. Any goroutine may call it.
 func (s *Source) Traffic() Traffic {
 	auditID, _ := s.auditID.Load().(string)
-	return Traffic{int(s.lists.Load()), int(s.watches.Load()), s.bytes.Load(), s.events.Load(), auditID}
+	return Traffic{int(s.lists.Load()), int(s.watches.Load()), s.bytes.Load(), s.events.Load(), auditID,
+		time.Duration(s.cutAfter.Load())}
 }
 
 // Awaiting is what a Source waits for.
@@ -147,10 +152,6 @@ func (s *Source) Worked() bool {
 	s.worked = false
 	return worked
 }
-
-// CutAfter returns after what time something between client and server cuts watches, as far as the source has learned.
-// Zero means that nothing does.
-func (s *Source) CutAfter() time.Duration { return s.cuts.limit }
 
 // ready waits until the rate limit allows one more request.
 func (s *Source) ready(ctx context.Context) error {

@@ -203,6 +203,7 @@ func (w *serverWatch) ended(broke bool) {
 	default:
 		s.cuts.stood(this.age, w.silence.longest)
 	}
+	s.cutAfter.Store(int64(s.cuts.limit))
 	s.worked = s.worked || stood || w.changes > 0
 	if w.events > 0 {
 		s.quiet = time.Time{}

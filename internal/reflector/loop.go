@@ -51,7 +51,7 @@ type Loop[T object.Object] struct {
 	Config[T]
 	warm     warmStart[T]
 	read     atomic.Int64  // objects read of the current list, or of the last one
-	cutAfter time.Duration // as of the last failure; see fetch.Source.CutAfter
+	cutAfter time.Duration // as of the last failure; see fetch.Traffic
 	retries  fetch.Retries
 	state    fetch.State
 	listed   bool            // the sink has had a list

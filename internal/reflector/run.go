@@ -158,7 +158,7 @@ func (l *Loop[T]) recover(ctx context.Context, err error) error {
 			l.Log.Warn(note, "why", err, "resourceVersion", from.Version)
 		}
 	}
-	if limit := l.Source.CutAfter(); limit != l.cutAfter {
+	if limit := l.Source.Traffic().CutAfter; limit != l.cutAfter {
 		if l.cutAfter = limit; limit > 0 {
 			l.Log.Info("something between client and server cuts watches: the server is asked to end the next ones before",
 				"after", limit)

@@ -2,6 +2,7 @@ package newest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,5 +109,33 @@ func TestGroupOfNewerVersion(t *testing.T) {
 	}
 	if i := f.InformerFor(&lifecyclev1alpha1.EvictionRequest{}, nil); i.GetStore() != generic.Informer().GetStore() {
 		t.Errorf("InformerFor returns another informer, a %T", i)
+	}
+}
+
+// An informer of a group that client-go 0.36 lacks only asks the server for the shard. The objects of a server that does
+// not know shards are not checked.
+// Guarantees: P1, S6
+func TestGroupOfNewerVersionAsksForTheShard(t *testing.T) {
+	w := world.New(t)
+	resource := lifecyclev1alpha1.SchemeGroupVersion.WithResource("evictionrequests")
+	requests := informertest.Register[*lifecyclev1alpha1.EvictionRequest](w.Server,
+		informertest.Resource{GroupVersionResource: resource})
+	for n := range 20 {
+		if _, err := requests.Create(&lifecyclev1alpha1.EvictionRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(n)},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := informers.NewSharedInformerFactoryWithOptions(w.Clientset(), 0, informers.WithShardSelector(world.Half()))
+	lister := f.Lifecycle().V1alpha1().EvictionRequests().Lister()
+	start(t, f)
+	if list, err := lister.List(labels.Everything()); err != nil || len(list) != 20 {
+		t.Errorf("%d objects, %v", len(list), err)
+	}
+	for _, r := range w.Server.Requests() {
+		if r.Resource == resource && r.Query.Get("shardSelector") != world.Half().String() {
+			t.Errorf("request %v", r.Query)
+		}
 	}
 }

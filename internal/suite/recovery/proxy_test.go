@@ -84,6 +84,9 @@ func TestProxyThatCutsIdleWatchesDelaysNothing(t *testing.T) {
 					if n := strings.Count(log.String(), "cuts watches"); n != 1 && p.Cut != io.EOF {
 						w.Errorf("the log explains it %d times:\n%s", n, log)
 					}
+					if limit := world.StatusOf(inf).Traffic.CutAfter; (limit-p.Idle).Abs() > time.Second && p.Cut != io.EOF {
+						w.Errorf("the learned limit is %v", limit)
+					}
 					w.Logf("%d events, up to %v late; %d failures, %d requests", d.events, d.longest, failures, len(w.Server.Requests()))
 				})
 			})
