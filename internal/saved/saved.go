@@ -6,7 +6,7 @@
 // not of a version that the server has not reached. If it cannot know, the error is a [Cold], and the caller lists. It
 // does not compare objects: the caller audits the store later.
 //
-// The package is not generic: an [Object] is of any type.
+// The package is not generic: an [object.Object] is of any type.
 package saved
 
 import (
