@@ -10,7 +10,8 @@
 // kube-apiserver. The other modules of Kubernetes keep client-go's. Without -informers, each suite runs with both. A test
 // that passes with client-go's informers must pass with ours, except those in the list different.
 //
-// It also runs tests of controllers over fake clientsets, in a copy of client-go whose informers are ours:
+// It also runs tests of controllers over fake clientsets, in a copy of client-go whose informers are ours. Those of
+// descheduler are among them:
 //
 //	go test ./kubernetes -run=TestUnit
 package kubernetes
