@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/transport"
 )
 
@@ -55,6 +56,8 @@ func TestStateAfterEachFailure(t *testing.T) {
 		{watching, ErrWentBack, restored, Backoff, ReasonRestored},
 		{watching, ErrNoWatch, polling, NoWait, ReasonPolled},
 		{watching, ErrNoNumber, listing, Backoff, ReasonUnclear},
+		{watching, fmt.Errorf("event: %w", decode.ErrWrongKind), listing, Backoff, ReasonUnclear},
+		{watching, ErrUnknownLarge, listing, Backoff, ReasonUnclear},
 		{torn, errors.New("refused"), torn, Backoff, ReasonFailed},
 		{torn, expired, whole, Backoff, ReasonExpired},
 		{watching, expired, listing, Backoff, ReasonExpired},
