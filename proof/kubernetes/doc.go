@@ -11,7 +11,7 @@
 // that passes with client-go's informers must pass with ours, except those in the list different.
 //
 // It also runs tests of controllers over fake clientsets, in a copy of client-go whose informers are ours. Those of
-// descheduler are among them:
+// cloud-provider and descheduler are among them:
 //
 //	go test ./kubernetes -run=TestUnit
 package kubernetes

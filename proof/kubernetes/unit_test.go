@@ -22,6 +22,7 @@ var unit = []struct {
 	project  string // the module with the tests and its version; empty for Kubernetes
 }{
 	{suite{"replicaset", 31}, "k8s.io/kubernetes/pkg/controller/replicaset", ""},
+	{suite{"cloud-provider", 30}, "k8s.io/cloud-provider/controllers/...", ""},
 	{suite{"descheduler", 138}, "./pkg/...", "sigs.k8s.io/descheduler@v0.36.0"},
 }
 
