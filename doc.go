@@ -50,7 +50,7 @@
 //   - At most one worker of a [Queue] has a key at a time, even if the key is added meanwhile. No key starves.
 //   - Run returns after everything that it started has ended. It waits for the handler calls under way.
 //
-// GUARANTEES.md lists each rule with its tests, and compares it with client-go.
+// GUARANTEES.md lists each rule, and compares it with client-go.
 //
 // # Rules for callers
 //
@@ -174,5 +174,5 @@
 // internal/object for an object, its key and its versions, and those of internal/shardset for a shard.
 //
 // The test of a file stands beside it. Tests of whole informers, through their exported API only, are in
-// internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.
+// internal/suite, one folder for each subject. internal/tools/guarantees prints the tests of a rule.
 package informer

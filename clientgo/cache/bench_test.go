@@ -14,8 +14,8 @@ import (
 	"github.com/typedinformer/informer/clientgo/internal/world"
 )
 
-// BenchmarkSync starts informers over a ListerWatcher with one handler: client-go's and that of this package by turns,
-// so that both see the same noise. It reports medians, and those of this package divided by client-go's:
+// BenchmarkSync measures the start of an informer over a ListerWatcher with one handler. client-go's informer and ours
+// take turns, so both see the same noise. It reports medians, and our medians divided by client-go's:
 //
 //	…-synced-us  from Run to HasSynced
 //	…-called-us  from Run to the last initial call of the handler

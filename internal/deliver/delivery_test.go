@@ -516,8 +516,8 @@ func TestIterationEnds(t *testing.T) {
 	}
 }
 
-// A listener whose iteration has ended is released, whoever ended it, and not while the body of the iteration runs. It
-// then refers to no object.
+// Pull releases its listener when the iteration ends, for whatever reason, but not while the body of the loop runs. A
+// released listener refers to no object.
 // Guarantees: H11
 func TestIterationIsReleased(t *testing.T) {
 	for name, last := range map[string]func(l *Listener[*thing]) bool{

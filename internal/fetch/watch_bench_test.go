@@ -64,7 +64,7 @@ func BenchmarkFollow(b *testing.B) {
 	}
 }
 
-// eachAlone answers with a body of which each Read returns one event.
+// eachAlone answers with a body that returns one event for each Read.
 type eachAlone struct {
 	media  string
 	events [][]byte

@@ -28,8 +28,8 @@ type Packing[T object.Object] interface {
 	Encoded(obj T, buf []byte) (e decode.Encoded, ok bool, err error)
 	// Whole returns obj decoded.
 	Whole(obj T) any
-	// Restored returns the T of the object of which e is the encoded form. If it has to be decoded, d decodes it, and it
-	// shares memory with others if share is true.
+	// Restored returns the T of the object that e encodes. If the object must be decoded, d decodes it. It then shares
+	// memory with other objects if share is true.
 	Restored(d *decode.Decoder, e decode.Encoded, share bool) (T, error)
 	// SameContent reports whether a and b are equal.
 	SameContent(a, b T) bool

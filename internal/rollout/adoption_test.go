@@ -16,7 +16,7 @@ func shardOf(letters string) (s shardset.Shard) {
 	return s
 }
 
-// letters returns the letters of which s has the hashes.
+// letters returns the letters whose hashes are in s.
 func letters(s shardset.Shard) (all string) {
 	for letter := 'a'; letter <= 'z'; letter++ {
 		if s.HasHash(uint64(letter)) {
