@@ -83,8 +83,18 @@ func hashOf(text []byte) uint64 {
 // number of values. The garbage collector may free it between two objects, so it keeps nothing alive for long.
 type sharer struct {
 	seed maphash.Seed
-	sets [1 << 11][2]sharedValue // as in interner
+	sets [1 << 11]sharedSet
 }
+
+// sharedSet has the values of one hash. The one that was found comes first. A new value replaces the second one, so
+// values that never repeat replace only each other. After patience new values the first one makes room: two values that
+// all objects have, and that by chance have one set, would otherwise replace each other for ever.
+type sharedSet struct {
+	values [2]sharedValue
+	since  int // new values since the first one was found
+}
+
+const patience = 8
 
 // sharedValue is a decoded pointer, map or slice.
 type sharedValue struct {
@@ -109,7 +119,7 @@ func (w *weakSharer) get() *sharer {
 	return s
 }
 
-func (s *sharer) set(raw []byte) *[2]sharedValue {
+func (s *sharer) set(raw []byte) *sharedSet {
 	return &s.sets[maphash.Bytes(s.seed, raw)&uint64(len(s.sets)-1)]
 }
 
@@ -117,8 +127,8 @@ func (s *sharer) set(raw []byte) *[2]sharedValue {
 // false if none is remembered.
 func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) (cost int, ok bool) {
 	set := s.set(raw)
-	for i := range set {
-		known := &set[i]
+	for i := range set.values {
+		known := &set.values[i]
 		if known.typ != t || known.raw != string(raw) {
 			continue
 		}
@@ -129,8 +139,9 @@ func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) (cost int, o
 		}
 		cost = known.cost
 		if i == 1 {
-			set[0], set[1] = set[1], set[0]
+			set.values[0], set.values[1] = set.values[1], set.values[0]
 		}
+		set.since = 0
 		return cost, true
 	}
 	return 0, false
@@ -145,7 +156,11 @@ func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer, cost budget) 
 	if t.Kind() == reflect.Slice {
 		value = *(*words)(p)
 	}
-	s.set(raw)[1] = sharedValue{t, string(raw), int(cost), value}
+	set := s.set(raw)
+	if set.since++; set.values[0].typ == nil || set.since > patience {
+		set.values[0], set.since = set.values[1], 0
+	}
+	set.values[1] = sharedValue{t, string(raw), int(cost), value}
 }
 
 // hits counts for one field of a type how often a value to share was found.

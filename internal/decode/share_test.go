@@ -29,6 +29,39 @@ func TestShareHoldsWeakly(t *testing.T) {
 	}
 }
 
+// Two values of one set that all objects have are both shared, also when a value that never comes again was first there.
+func TestShareOfOneSet(t *testing.T) {
+	for _, stale := range []bool{false, true} {
+		var w weakSharer
+		s := w.get()
+		var same [][]byte // all in one set
+		for i := 0; len(same) < 3; i++ {
+			if raw := fmt.Append(nil, "raw", i); len(same) == 0 || s.set(raw) == s.set(same[0]) {
+				same = append(same, raw)
+			}
+		}
+		typ, p := reflect.TypeFor[*int](), reflect.ValueOf(new(*int)).UnsafePointer()
+		if stale {
+			s.put(same[2], typ, p, 8)
+			s.find(same[2], typ, p)
+		}
+		const objects = 20
+		hits := 0
+		for range objects {
+			for _, raw := range same[:2] {
+				if _, ok := s.find(raw, typ, p); ok {
+					hits++
+				} else {
+					s.put(raw, typ, p, 8)
+				}
+			}
+		}
+		if hits < objects {
+			t.Errorf("stale %v: %d hits of %d", stale, hits, 2*objects)
+		}
+	}
+}
+
 // Unchanged parts of an object are those of the version before, which does not change.
 func TestShareAdopts(t *testing.T) {
 	plans := plans{}
