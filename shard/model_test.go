@@ -18,7 +18,7 @@ import (
 
 var (
 	histories = flag.Int("histories", 0, "number of random histories; zero means 8, or 20 if tests run whole")
-	seed      = flag.Uint64("seed", 0, "run only the history with this seed")
+	seed      = flag.Uint64("seed", 0, "seed of the first history; without -histories, run only that one")
 )
 
 // In random histories of up to five replicas, they join, leave, are killed and cut off from the server, and their clocks are set. Writes land
@@ -35,17 +35,14 @@ var (
 func TestHistories(t *testing.T) {
 	var total longest
 	defer func() { t.Log(total) }()
-	if *seed != 0 {
-		history(t, *seed, &total)
-		return
-	}
-	n := *histories
-	if n == 0 {
-		n = testkit.Rounds(8, 20)
-	}
-	first := rand.Uint64N(1 << 40)
-	if *histories == 0 {
-		first = 1
+	n, first := *histories, *seed
+	switch {
+	case n == 0 && first == 0:
+		n, first = testkit.Rounds(8, 20), 1
+	case n == 0:
+		n = 1
+	case first == 0:
+		first = rand.Uint64N(1 << 40)
 	}
 	t.Logf("seeds %d to %d", first, first+uint64(n)-1)
 	for i := range uint64(n) {
