@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/lease"
 )
 
 // While the system is suspended, the monotonic clock stops. When it continues, the wall clock shows that another
@@ -26,10 +28,31 @@ func TestSuspendedSystem(t *testing.T) {
 		if status := e.Status(); status.State != Stopping {
 			s.Errorf("%v right after the suspension, want Stopping", status.State)
 		}
-		<-time.After(watchPeriod)
+		<-time.After(lease.WatchPeriod)
 		synctest.Wait()
-		if took := fatal.Sub(went); took < 0 || took > watchPeriod {
+		if took := fatal.Sub(went); took < 0 || took > lease.WatchPeriod {
 			s.Errorf("the process ended after %v", took)
+		}
+	})
+}
+
+// The system is suspended until the lease has passed RenewDeadline. When it continues, a renewal succeeds before the
+// replica looks at its clocks. It does not count: the lease is lost for good.
+//
+// Guarantees: E3, E6
+func TestRenewalAfterASuspensionDoesNotCount(t *testing.T) {
+	onStage(t, func(s *stage) {
+		e := s.elector("a", func(c *Config, _ *rest.Config) { c.RetryPeriod = 2100 * time.Millisecond })
+		var asleep atomic.Int64
+		e.wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(asleep.Load())) }
+		s.run(e, 0)
+		// The replica looks at its clocks after 65 s and 65.25 s, and sends a renewal after 65.1 s.
+		<-time.After(65*time.Second + 50*time.Millisecond)
+		asleep.Store(int64(11 * time.Second))
+		<-time.After(5 * time.Second)
+		synctest.Wait()
+		if status := e.Status(); status.Lost != 1 || status.Terms != 2 || status.State != Leading {
+			s.Errorf("%+v", status)
 		}
 	})
 }

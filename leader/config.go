@@ -2,12 +2,11 @@ package leader
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
+	"github.com/typedinformer/informer/internal/lease"
 )
 
 // Config is the configuration of an [Elector]. Only Namespace and Name are required. The durations have the names and
@@ -36,12 +35,12 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Margin is how long before the end of the lease the work must have returned. It covers clocks of different speeds, and
-// the end of the process.
-const Margin = time.Second
+// Margin is how long before the end of the lease the work must have returned: one second. It covers clocks of different
+// speeds, and the end of the process.
+const Margin = lease.Margin
 
 // complete sets the defaults. It returns an error that names the field that is wrong.
-func (c *Config) complete() error {
+func (c *Config) complete() (err error) {
 	if c.LeaseDuration == 0 {
 		c.LeaseDuration = 15 * time.Second
 	}
@@ -62,32 +61,19 @@ func (c *Config) complete() error {
 		return errors.New("Config.Namespace is empty")
 	case c.Name == "":
 		return errors.New("Config.Name is empty")
-	case c.LeaseDuration < 0 || c.LeaseDuration%time.Second != 0 || c.LeaseDuration > 24*time.Hour:
-		return fmt.Errorf("Config.LeaseDuration is %v: it must be in whole seconds, and at most a day", c.LeaseDuration)
-	case c.RetryPeriod < 0:
-		return fmt.Errorf("Config.RetryPeriod is %v: it must not be negative", c.RetryPeriod)
-	case c.RenewDeadline < 2*c.RetryPeriod:
-		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline,
-			c.RetryPeriod)
-	case c.grace() <= 0:
-		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline,
-			Margin, c.LeaseDuration)
 	}
 	if c.Identity == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("Config.Identity is empty, and the host has no name: %w", err)
+		if c.Identity, err = lease.NewIdentity(); err != nil {
+			return err
 		}
-		c.Identity = host + "_" + string(uuid.NewUUID())
 	}
-	return nil
+	return c.timing().Validate()
 }
 
-// expiry is the age of the lease at which the work must have returned.
-func (c *Config) expiry() time.Duration { return c.LeaseDuration - Margin }
-
-// grace is how long the work may take to return after its context has ended.
-func (c *Config) grace() time.Duration { return c.expiry() - c.RenewDeadline }
+// timing returns the durations of the lease.
+func (c *Config) timing() lease.Timing {
+	return lease.Timing{LeaseDuration: c.LeaseDuration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod}
+}
 
 // requestTimeout leaves time for two requests before RenewDeadline.
 func (c *Config) requestTimeout() time.Duration { return c.RenewDeadline / 2 }

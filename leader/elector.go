@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/lease"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -101,13 +102,9 @@ type Elector struct {
 
 	mu      sync.Mutex // protects the fields below
 	status  Status
-	renewed instant // when the last successful renewal was sent. It does not change while status.StopBy is set
-	failing bool    // the last request failed
+	term    *lease.Term // of the call of Run; nil before the first
+	failing bool        // the last request failed
 }
-
-// instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and
-// the wall clock may be set.
-type instant struct{ monotonic, wall time.Time }
 
 // New returns an elector. It sends no request; Run does. It returns an error that names the field of config that is
 // wrong.
@@ -130,7 +127,7 @@ func New(client *informer.Client, config Config) (*Elector, error) {
 		status: Status{
 			Lease:         config.Namespace + "/" + config.Name,
 			RenewDeadline: config.RenewDeadline,
-			Grace:         config.grace(),
+			Grace:         config.timing().Grace(),
 			Identity:      config.Identity,
 			Since:         time.Now(),
 		},
@@ -151,14 +148,15 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 		return fmt.Errorf("leader: %w", informer.ErrRunning)
 	}
 	e.enterLocked(Candidate)
+	e.term = lease.NewTerm(e.config.timing(), e.wall)
 	e.mu.Unlock()
 	defer e.enter(Idle)
 	for {
-		l := &lease{client: e.client, config: &e.config, wall: e.wall}
-		if err := e.contend(ctx, l); err != nil {
+		c := e.newClaim()
+		if err := e.contend(ctx, c); err != nil {
 			return err
 		}
-		if ended, err := e.lead(ctx, l, work); ended {
+		if ended, err := e.lead(ctx, c, work); ended {
 			return err
 		}
 		e.enter(Candidate)
@@ -170,28 +168,25 @@ func (e *Elector) Status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.status
-	if s.State == Leading && e.ageLocked() >= e.config.RenewDeadline {
-		s.State, s.Since = Stopping, e.renewed.monotonic.Add(e.config.RenewDeadline)
+	if s.State == Leading && !e.term.Alive() { // it is held, since its loss ends Leading
+		s.State, s.Since = Stopping, e.term.Deadline()
 	}
 	return s
 }
 
 // contend returns nil when this replica has taken the lease, or the cause of ctx.
-func (e *Elector) contend(ctx context.Context, l *lease) error {
+func (e *Elector) contend(ctx context.Context, c *claim) error {
 	for ctx.Err() == nil {
-		sent := e.now()
-		acquired, err := l.acquire(ctx)
+		sent := e.stamp()
+		acquired, err := c.acquire(ctx)
 		if ctx.Err() != nil && !acquired {
 			break
 		}
-		e.note(l, err)
-		if acquired {
-			e.renew(sent)
-		}
+		e.note(c, err)
 		switch {
 		case acquired && ctx.Err() != nil:
-			e.release(ctx, l)
-		case acquired && e.age() < e.config.RenewDeadline:
+			e.release(ctx, c)
+		case acquired && e.renew(sent):
 			return nil
 		}
 		_ = run.Sleep(ctx, wait.Jitter(e.config.RetryPeriod, 1.2))
@@ -200,17 +195,17 @@ func (e *Elector) contend(ctx context.Context, l *lease) error {
 }
 
 // release releases the lease if this replica holds it. If that fails, the lease expires by itself.
-func (e *Elector) release(ctx context.Context, l *lease) {
+func (e *Elector) release(ctx context.Context, c *claim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.config.requestTimeout())
 	defer cancel()
-	e.note(l, l.release(ctx))
+	e.note(c, c.release(ctx))
 }
 
 // note records the result of a request, and who holds the lease.
-func (e *Elector) note(l *lease, err error) {
+func (e *Elector) note(c *claim, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.status.Holder = l.holder()
+	e.status.Holder = c.holder()
 	if err != nil {
 		e.status.LastError, e.status.LastErrorTime = err, time.Now()
 		if !e.failing {
@@ -220,24 +215,33 @@ func (e *Elector) note(l *lease, err error) {
 	e.failing = err != nil
 }
 
-// renew records when a successful renewal was sent. A renewal that succeeds after the loss does not count: the work
-// already has a time by which it must have returned.
-func (e *Elector) renew(sent instant) {
+// stamp returns the stamp of a write that is sent now.
+func (e *Elector) stamp() lease.Stamp {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.status.StopBy.IsZero() {
-		e.renewed, e.status.Renewed = sent, sent.wall
+	return e.term.Stamp()
+}
+
+// renew records that the server has accepted a write, and reports whether that counts.
+func (e *Elector) renew(sent lease.Stamp) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.term.Renew(sent) {
+		return false
 	}
+	e.status.Renewed = e.term.Renewed()
+	return true
 }
 
 // loseLocked ends the context of the work because the lease is lost.
 func (e *Elector) loseLocked(end context.CancelCauseFunc) {
-	if !e.status.StopBy.IsZero() {
+	if !e.term.Lose() {
 		return
 	}
-	left := min(e.config.expiry()-e.ageLocked(), e.config.grace())
+	left := min(e.term.Left(), e.status.Grace) // less if another replica took the lease early
 	e.status.StopBy = time.Now().Add(max(left, 0))
 	e.status.Lost++
+	e.enterLocked(Stopping)
 	end(&lostError{e.status.StopBy})
 }
 
@@ -245,20 +249,7 @@ func (e *Elector) loseLocked(end context.CancelCauseFunc) {
 func (e *Elector) lost() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.status.StopBy.IsZero()
-}
-
-func (e *Elector) now() instant { return instant{time.Now(), e.wall()} }
-
-// age returns the time since the last successful renewal was sent, on the clock that shows more.
-func (e *Elector) age() time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ageLocked()
-}
-
-func (e *Elector) ageLocked() time.Duration {
-	return max(time.Since(e.renewed.monotonic), e.wall().Sub(e.renewed.wall))
+	return e.term.State() == lease.Draining
 }
 
 func (e *Elector) enter(s State) {

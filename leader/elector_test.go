@@ -26,6 +26,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/lease"
 )
 
 // nearlyGrace is the longest time that work may take to return.
@@ -412,7 +413,7 @@ func TestOnlyTheOwnLeaseIsReleased(t *testing.T) {
 		s.replica("b", 0)
 		<-time.After(time.Second)
 		a := s.elector("a")
-		if err := (&lease{client: a.client, config: &a.config, wall: a.wall}).release(s.Context()); err != nil || *s.lease().Spec.HolderIdentity != "b" {
+		if err := a.newClaim().release(s.Context()); err != nil || *s.lease().Spec.HolderIdentity != "b" {
 			s.Errorf("%v, %v", s.lease(), err)
 		}
 	})
@@ -475,7 +476,7 @@ func TestTakenAway(t *testing.T) {
 				if len(causes) != 1 || !errors.Is(causes[0], ErrLost) {
 					s.Errorf("causes: %v, want ErrLost", causes)
 				}
-				if status := e.Status(); !errors.Is(status.LastError, errTaken) {
+				if status := e.Status(); !errors.Is(status.LastError, lease.ErrTaken) {
 					s.Errorf("%+v", status)
 				}
 			})

@@ -6,16 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/typedinformer/informer/internal/lease"
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// watchPeriod is the longest time between two looks at the clocks. A timer alone is not enough: if the system is
-// suspended, it may fire late.
-const watchPeriod = Margin / 4
-
 // lead calls work, renews the lease until work has returned, and releases it. ended is false after a loss. Otherwise
 // work has returned by itself, or ctx has ended, and err is the result of Run.
-func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context) error) (ended bool, err error) {
+func (e *Elector) lead(ctx context.Context, c *claim, work func(context.Context) error) (ended bool, err error) {
 	e.config.Logger.Info("leading")
 	e.begin()
 	working, end := context.WithCancelCause(ctx)
@@ -23,7 +20,7 @@ func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context)
 	// The renewals outlive ctx while the work runs.
 	renewing, returned := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
-	tasks.Go(func() { e.keep(renewing, l, end) })
+	tasks.Go(func() { e.keep(renewing, c, working, end) })
 	tasks.Go(func() { e.watch(renewing, working, end) })
 	tasks.Go(func() {
 		select {
@@ -40,7 +37,7 @@ func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context)
 	}()
 	cause := context.Cause(working)
 	e.config.Logger.Info("stopped leading", "cause", cause, "err", err)
-	e.release(ctx, l)
+	e.release(ctx, c)
 	switch {
 	case cause == nil:
 		return true, err
@@ -62,22 +59,24 @@ func (e *Elector) begin() {
 func (e *Elector) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.term.Drained()
 	e.status.StopBy = time.Time{}
 }
 
 // keep renews the lease until ctx ends or the lease is lost. It calls end when another replica has taken the lease.
-func (e *Elector) keep(ctx context.Context, l *lease, end context.CancelCauseFunc) {
+func (e *Elector) keep(ctx context.Context, c *claim, working context.Context, end context.CancelCauseFunc) {
 	for run.Sleep(ctx, e.config.RetryPeriod) == nil && !e.lost() {
-		sent := e.now()
-		err := l.renew(ctx)
+		sent := e.stamp()
+		err := c.renew(ctx)
 		if ctx.Err() != nil && err != nil {
 			return // the work has returned
 		}
-		e.note(l, err)
+		e.note(c, err)
+		e.check(working, end) // a lease that has passed its deadline before the response is lost
 		switch {
 		case err == nil:
 			e.renew(sent)
-		case errors.Is(err, errTaken):
+		case errors.Is(err, lease.ErrTaken):
 			e.mu.Lock()
 			e.loseLocked(end)
 			e.mu.Unlock()
@@ -92,33 +91,32 @@ func (e *Elector) watch(ctx, working context.Context, end context.CancelCauseFun
 	for {
 		left := e.check(working, end)
 		if left <= 0 {
-			e.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process", "age",
-				e.age())
+			e.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process")
 			e.config.Fatal()
 			return
 		}
-		if run.Sleep(ctx, min(left, watchPeriod)) != nil {
+		if run.Sleep(ctx, min(left, lease.WatchPeriod)) != nil {
 			return
 		}
 	}
 }
 
-// check calls end if the lease has reached RenewDeadline. It returns the time until the next check is due: zero or less
-// if the work must have returned.
+// check calls end if the lease has passed its deadline. It returns the time until the next check is due: zero or less if
+// the work must have returned.
 func (e *Elector) check(working context.Context, end context.CancelCauseFunc) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	age := e.ageLocked()
-	left := e.config.expiry() - age
-	switch {
-	case !e.status.StopBy.IsZero():
-		return min(left, time.Until(e.status.StopBy))
-	case age < e.config.RenewDeadline:
-		return e.config.RenewDeadline - age
-	case working.Err() == nil || left <= 0:
+	if working.Err() != nil {
+		// If ctx of Run has ended, the context of the work has ended, too. Renewals go on: one of them may give the work
+		// the time that it needs.
+		e.term.Close()
+	}
+	if e.term.Overdue() {
 		e.loseLocked(end)
 	}
-	// If ctx of Run has ended, the context of the work has ended, too. Renewals go on: one of them may give the work
-	// the time that it needs.
+	left := e.term.Left()
+	if !e.status.StopBy.IsZero() {
+		left = min(left, time.Until(e.status.StopBy))
+	}
 	return left
 }

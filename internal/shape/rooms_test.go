@@ -46,6 +46,7 @@ var rooms = map[string][]string{
 	"errtext":      nil,
 	"gzipstream":   nil,
 	"heapsize":     nil,
+	"lease":        {"notfound", "object"},
 	"histogram":    nil,
 	"notfound":     nil,
 	"object":       nil,
