@@ -1,17 +1,22 @@
 package informertest_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // A client that does not read blocks only its own watch.
@@ -42,6 +47,54 @@ func TestHold_DoesNotWaitForAClientThatDoesNotRead(t *testing.T) {
 		server.CloseConnections()
 		hold.Release()
 	})
+}
+
+// A client that stops an idle watch does not stop the time of its bubble: net/http of Go 1.27 drains a body that is closed
+// early, while client-go still reads it, unless the response says that its connection ends.
+func TestWatchInMemory_EndsItsConnection(t *testing.T) {
+	defer testkit.Limit(time.Minute)()
+	for _, auth := range []*informertest.Auth{nil, {}} {
+		bubble(t, informertest.Options{Auth: auth}, func(t *testing.T, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
+			createPods(t, pods, "a")
+			clients := clientsetFor(t, server.Config())
+			for range 20 { // the drain and the client's end may overtake each other
+				events, err := clients.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
+				must(t, err)
+				<-events.ResultChan()
+				synctest.Wait()
+				events.Stop()
+				time.Sleep(time.Second)
+			}
+			for path, want := range map[string]bool{"/api/v1/pods?watch=1": true, "/api/v1/pods": false, "/api/v1/namespaces/default/pods/a": false} {
+				if got := endsConnection(t, server, path); got != want {
+					t.Errorf("%s: the connection ends: %v", path, got)
+				}
+			}
+		})
+	}
+	server := informertest.NewServer(informertest.Options{})
+	defer server.Close()
+	createPods(t, informertest.Register[*corev1.Pod](server, podResource), "a")
+	if endsConnection(t, server, "/api/v1/pods?watch=1") {
+		t.Error("a watch over TCP ends its connection")
+	}
+}
+
+// endsConnection reports whether the response to a request says that its connection ends.
+func endsConnection(t *testing.T, server *informertest.Server, path string) bool {
+	t.Helper()
+	client, err := rest.HTTPClientFor(server.Config())
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil)
+	must(t, err)
+	resp, err := client.Do(req)
+	must(t, err)
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: %s", path, resp.Status)
+	}
+	return resp.Close
 }
 
 // Events that are held are older than those that come during the release.
