@@ -101,8 +101,8 @@ func (e *Elector) watch(ctx, working context.Context, end context.CancelCauseFun
 	}
 }
 
-// check calls end if the lease has passed its deadline. It returns the time until the next check is due: zero or less if
-// the work must have returned.
+// check calls end if the lease has passed its deadline. It returns the time until the next check is due: zero or less
+// if the work must have returned.
 func (e *Elector) check(working context.Context, end context.CancelCauseFunc) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()

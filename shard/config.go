@@ -8,10 +8,10 @@ import (
 	"os"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/lease"
 )
 
 // Config is the configuration of a [Replica]. Only Namespace and Name are required. All replicas of a group must have
@@ -63,9 +63,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Margin is how long before the end of the lease all work must have returned. It allows for clocks of different speeds,
-// and for the end of the process.
-const Margin = time.Second
+// Margin is how long before the end of the lease all work must have returned: one second. It allows for clocks of
+// different speeds, and for the end of the process.
+const Margin = lease.Margin
 
 const (
 	defaultSlots = 256
@@ -73,18 +73,21 @@ const (
 )
 
 // complete sets the defaults. It returns an error that names the field that is wrong.
-func (c *Config) complete() error {
+func (c *Config) complete() (err error) {
 	setDefault(&c.Slots, defaultSlots)
 	setDefault(&c.LeaseDuration, 15*time.Second)
 	setDefault(&c.RenewDeadline, c.LeaseDuration*2/3)
 	setDefault(&c.RetryPeriod, c.LeaseDuration/5)
 	setDefault(&c.Grace, 20*time.Second)
-	setDefault(&c.StuckAfter, c.expiry()-c.RenewDeadline)
+	setDefault(&c.StuckAfter, c.timing().Grace())
 	setDefault(&c.ListTimeout, time.Minute)
 	setDefault(&c.HandOverTimeout, 10*time.Second)
 	setDefault(&c.Logger, slog.Default())
 	if c.Fatal == nil {
 		c.Fatal = func() { os.Exit(1) }
+	}
+	if err := c.timing().Validate(); err != nil {
+		return err
 	}
 	switch {
 	case c.Namespace == "":
@@ -97,27 +100,15 @@ func (c *Config) complete() error {
 		return fmt.Errorf("Config.Field is %d: it must be ShardByUID or ShardByNamespace", c.Field)
 	case c.Slots < 1 || c.Slots > maxSlots || bits.OnesCount(uint(c.Slots)) != 1:
 		return fmt.Errorf("Config.Slots is %d: it must be a power of two from 1 to %d", c.Slots, maxSlots)
-	case c.LeaseDuration < 0 || c.LeaseDuration%time.Second != 0 || c.LeaseDuration > 24*time.Hour:
-		return fmt.Errorf("Config.LeaseDuration is %v: it must be in whole seconds, and at most a day", c.LeaseDuration)
-	case c.RetryPeriod < 0:
-		return fmt.Errorf("Config.RetryPeriod is %v: it must not be negative", c.RetryPeriod)
-	case c.RenewDeadline < 2*c.RetryPeriod:
-		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline,
-			c.RetryPeriod)
-	case c.RenewDeadline >= c.expiry():
-		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline,
-			Margin, c.LeaseDuration)
 	case c.StuckAfter < 0:
 		return fmt.Errorf("Config.StuckAfter is %v: it must not be negative", c.StuckAfter)
 	case c.ListTimeout < 0:
 		return fmt.Errorf("Config.ListTimeout is %v: it must not be negative", c.ListTimeout)
 	}
 	if c.Identity == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("Config.Identity is empty, and the host has no name: %w", err)
+		if c.Identity, err = lease.NewIdentity(); err != nil {
+			return err
 		}
-		c.Identity = host + "_" + string(uuid.NewUUID())
 	}
 	return nil
 }
@@ -129,8 +120,10 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// expiry is the age of the lease at which all work must have returned.
-func (c *Config) expiry() time.Duration { return c.LeaseDuration - Margin }
+// timing returns the durations of the lease.
+func (c *Config) timing() lease.Timing {
+	return lease.Timing{LeaseDuration: c.LeaseDuration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod}
+}
 
 // requestTimeout leaves time for a second request before RenewDeadline, if the first one gets no response.
 func (c *Config) requestTimeout() time.Duration { return (c.RenewDeadline - c.RetryPeriod) / 2 }

@@ -9,18 +9,31 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/lease"
 	"github.com/typedinformer/informer/internal/notfound"
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// watchPeriod is the longest time between two looks at the clocks. One timer for the deadline would not suffice: it may
-// fire late after the system was suspended.
-const watchPeriod = Margin / 4
-
 // logPeriod is how long a process waits for its last log record before it ends itself.
-const logPeriod = Margin / 10
+const logPeriod = lease.Margin / 10
+
+var (
+	errExpired = errors.New("the lease was not renewed in time")
+	errDeleted = errors.New("the Lease was deleted, or another replica has it")
+)
+
+// ownLease is what a session knows about its own Lease, besides the term and the record.
+type ownLease struct {
+	run       string    // identifies this call of Run in the Lease
+	created   bool      // a request to create it was sent
+	uid       types.UID // empty if there is none
+	seen      bool      // the store has had the Lease with that uid
+	unseen    time.Time // when the oldest renewal succeeded that the store has not seen; zero if there is none
+	published uint64    // the generation of the last successful write
+	failing   bool      // the last request failed
+}
 
 // keep writes the Lease every RetryPeriod, and when the claims change.
 func (s *session) keep(ctx context.Context) {
@@ -51,12 +64,11 @@ func (s *session) write(ctx context.Context) (again, failed bool) {
 		s.mu.Unlock()
 		return false, false
 	}
-	next, generation := s.leaseLocked(), s.generation
-	s.created = s.created || next.UID == ""
-	afresh := s.lost && !s.draining // this write has no claims, and nothing is reconciled
+	next, uid, generation := s.leaseLocked(), s.own.uid, s.claims.generation
+	s.own.created = s.own.created || uid == ""
+	sent := s.term.Stamp()
 	s.mu.Unlock()
-	sent := s.now()
-	written, err := s.send(ctx, next)
+	err := s.send(ctx, next, uid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil && err != nil {
@@ -64,142 +76,123 @@ func (s *session) write(ctx context.Context) (again, failed bool) {
 	}
 	switch {
 	case err == nil:
-		s.published = generation
-		s.renewLocked(written, sent, afresh)
-	case apierrors.IsConflict(err) && s.version != "":
-		s.version = "" // read it: the conflict may come from a change of metadata, or from a write whose response was lost
-		return true, false
-	case notfound.Is(err) && next.UID != "", errors.Is(err, errDeleted):
+		s.own.published = generation
+		s.renewLocked(sent)
+	case errors.Is(err, lease.ErrTaken):
 		s.loseLocked(errDeleted)
-		s.uid, s.version, s.seen = "", "", false
-		return true, false
+		s.record.Forget()
+		s.own.uid, s.own.seen = "", false
+		if uid != "" {
+			return true, false
+		}
 	}
-	if err != nil && !s.failing {
-		s.faultLocked("requests for the Lease fail", err)
+	if err != nil && !s.own.failing {
+		s.journal.fault("requests for the Lease fail", err)
 	}
-	s.failing = err != nil
-	return false, s.failing
+	s.own.failing = err != nil
+	return false, s.own.failing
 }
 
-// leaseLocked returns the Lease to write.
+// leaseLocked returns the Lease to write. While the lease is lost, it has no claims: none is made before the term is
+// held again.
 func (s *session) leaseLocked() *coordinationv1.Lease {
-	now := metav1.NewMicroTime(s.wall())
-	claims := make(slotSet, len(s.phases))
-	for slot, p := range s.phases {
-		claims[slot] = p != absent
-	}
+	now := metav1.NewMicroTime(s.replica.wall())
 	annotations := map[string]string{
 		layoutAnnotation:     s.config.layout(),
-		claimsAnnotation:     claims.String(),
-		generationAnnotation: strconv.FormatUint(s.generation, 10),
-		runAnnotation:        s.run,
+		claimsAnnotation:     s.claims.set().String(),
+		generationAnnotation: strconv.FormatUint(s.claims.generation, 10),
+		runAnnotation:        s.own.run,
 	}
-	if s.leaving || !s.stuck.IsZero() {
+	if s.state == Leaving || !s.claims.stuck.IsZero() {
 		annotations[leavingAnnotation] = "true"
 	}
 	if s.yields.slots.count() > 0 {
 		annotations[yieldsAnnotation] = s.yields.slots.String()
 	}
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.config.Namespace, Name: s.config.leaseName(), UID: s.uid, ResourceVersion: s.version,
-			Labels: map[string]string{GroupLabel: s.config.Name}, Annotations: annotations,
-		},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{GroupLabel: s.config.Name}, Annotations: annotations},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &s.config.Identity, LeaseDurationSeconds: new(int32(s.config.LeaseDuration / time.Second)), RenewTime: &now,
+			HolderIdentity:       &s.config.Identity,
+			LeaseDurationSeconds: new(int32(s.config.LeaseDuration / time.Second)),
+			RenewTime:            &now,
 		},
 	}
 }
 
-// send writes a Lease. If somebody else has deleted or replaced it, the error is errDeleted.
-func (s *session) send(ctx context.Context, next *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
-	defer cancel()
-	if next.UID == "" {
+// send writes a Lease. uid is that of the present one; empty means that there is none. If somebody else has deleted or
+// replaced it, the error is lease.ErrTaken.
+func (s *session) send(ctx context.Context, next *coordinationv1.Lease, uid types.UID) error {
+	own := func(seen *coordinationv1.Lease) bool { return seen.UID == uid || uid == "" && s.wrote(seen) }
+	if s.record.Seen() == nil {
 		next.Spec.AcquireTime = next.Spec.RenewTime
-		written, err := s.api.Create(ctx, next, metav1.CreateOptions{})
+		err := s.record.Write(ctx, next)
 		if !apierrors.IsAlreadyExists(err) {
-			return written, err
+			return err
 		}
-		present, err2 := s.api.Get(ctx, informer.KeyOf(next), metav1.GetOptions{})
-		if err2 != nil || !s.wrote(present) {
-			return nil, err // another process with this identity has the Lease
+		// The response to an earlier request was lost, or another process with this identity has the Lease.
+		if s.record.Read(ctx) != nil || !s.wrote(s.record.Seen()) {
+			s.record.Forget()
+			return err
 		}
-		next.UID, next.ResourceVersion = present.UID, present.ResourceVersion // the response to an earlier request was lost
-		return s.api.Update(ctx, next, metav1.UpdateOptions{})
 	}
-	if next.ResourceVersion == "" {
-		present, err := s.api.Get(ctx, informer.KeyOf(next), metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		if present.UID != next.UID {
-			return nil, errDeleted
-		}
-		next.ResourceVersion = present.ResourceVersion
-	}
-	return s.api.Update(ctx, next, metav1.UpdateOptions{})
+	return s.record.Renew(ctx, own, func(*coordinationv1.Lease) *coordinationv1.Lease { return next })
 }
 
-// wrote reports whether this session has created lease.
-func (s *session) wrote(lease *coordinationv1.Lease) bool {
-	return lease.Annotations[runAnnotation] == s.run
+// wrote reports whether this session has created a Lease. Nil means that there is none.
+func (s *session) wrote(seen *coordinationv1.Lease) bool {
+	return seen != nil && seen.Annotations[runAnnotation] == s.own.run
 }
 
-// renewLocked records a successful write. afresh means that this write had no claims after the lease was lost.
-func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afresh bool) {
-	late := s.valid.Load() != nil && !s.alive()
-	if s.uid != written.UID {
+// renewLocked records a successful write, which the record has.
+func (s *session) renewLocked(sent lease.Stamp) {
+	written := s.record.Seen()
+	if s.own.uid != written.UID {
+		s.own.uid = written.UID
 		run.Signal(s.wake) // the informer may have the Lease already
 	}
-	if s.unseen.IsZero() && s.observed[written.UID].version != written.ResourceVersion { // the event may be first
-		s.unseen = time.Now()
+	if s.own.unseen.IsZero() && !s.roster.has(written.UID, written.ResourceVersion) { // the event may be first
+		s.own.unseen = time.Now()
 	}
-	s.renewed, s.uid, s.version = sent, written.UID, written.ResourceVersion
+	vacant := s.term.State() == lease.Vacant
 	switch {
-	case late:
+	case s.term.Renew(sent):
+		if vacant {
+			run.Signal(s.wake) // slots may be claimed again
+		}
+	case s.term.Overdue():
 		s.loseLocked(errExpired)
-	case !s.lost:
-		s.valid.Store(&sent)
-	case afresh && !s.draining:
-		s.lost = false
-		s.valid.Store(&sent)
-		run.Signal(s.wake)
 	}
 }
 
 // watch gives up all slots when the lease reaches RenewDeadline, and calls Fatal if calls of Reconcile have not
-// returned by the expiry. It returns when ctx ends.
+// returned by its end. It returns when ctx ends.
 func (s *session) watch(ctx context.Context) {
-	draining := false // at the last look
-	for run.Sleep(ctx, min(watchPeriod, s.config.RetryPeriod)) == nil {
+	draining := false // at the last look: at the first look, nothing may be under way
+	for run.Sleep(ctx, min(lease.WatchPeriod, s.config.RetryPeriod)) == nil {
 		s.mu.Lock()
 		s.lookForStuckLocked()
-		if s.valid.Load() != nil && !s.alive() {
+		if s.term.Overdue() {
 			s.loseLocked(errExpired)
 		}
-		age := s.age(s.renewed)
-		fatal := draining && s.draining && age >= s.config.expiry() // at the first look, nothing may be under way
-		draining = s.draining
-		stale := !s.unseen.IsZero() && time.Since(s.unseen) >= 2*s.config.RetryPeriod
+		drained := s.term.State() != lease.Draining
+		fatal := draining && !drained && s.term.Left() <= 0
+		draining = !drained
+		stale := !s.own.unseen.IsZero() && time.Since(s.own.unseen) >= 2*s.config.RetryPeriod
 		if stale {
-			s.unseen = time.Time{}
+			s.own.unseen = time.Time{}
 		}
 		s.mu.Unlock()
 		if stale {
-			s.tasks.Go(func() { s.refresh(ctx) })
+			// The replica can write its Lease, but has not seen the write for some time, so the watch is broken and has not
+			// failed yet. A replica that does not see the others cannot hand over slots.
+			s.tasks.Go(func() { s.roster.refresh(ctx) })
 		}
-		if s.parked.Load() && s.alive() { // the lease was renewed at the last moment
-			s.parked.Store(false)
-			for _, c := range s.controllers {
-				c.own()
-			}
-		}
+		s.table.unpark()
 		if fatal {
 			s.tasks.Go(func() { // nothing may delay Fatal
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.faultLocked("the lease is about to end: ending the process", overdueError(s.overdueLocked()))
+				s.journal.fault("the lease is about to end: ending the process", overdueError(s.overdueLocked()))
 			})
 			_ = run.Sleep(ctx, logPeriod)
 			s.config.Fatal()
@@ -208,40 +201,46 @@ func (s *session) watch(ctx context.Context) {
 	}
 }
 
-// refresh makes the informer of the Leases list again. The replica can write its Lease, but has not seen the write for
-// some time, so the watch is broken and has not failed yet. A replica that does not see the others cannot hand over
-// slots.
-func (s *session) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
-	defer cancel()
-	_ = s.leases.SetShard(ctx, informer.Shard{}) // lists, because the shard is the same
-}
-
-// loseLocked gives up all slots at once: no call of Reconcile begins, and the contexts of those under way end.
+// loseLocked gives up all slots at once: no call of Reconcile begins, and the contexts of those under way end. It does
+// nothing if the lease is not held.
 func (s *session) loseLocked(why error) {
-	if s.lost {
+	if !s.term.Lose() {
 		return
 	}
-	n := s.inPhaseLocked(owned) + s.inPhaseLocked(releasing)
-	s.lost, s.draining = true, true
-	if s.leaving {
+	if s.state == Leaving {
 		s.nothingLeftLocked()
 	}
-	s.valid.Store(nil)
-	s.endEpoch()
-	s.faultLocked("the lease is lost", why)
-	s.count(func(st *Status) { st.Lost += uint64(n); st.LeasesLost++ })
+	s.epoch.end()
+	s.journal.fault("the lease is lost", why)
+	n := s.claims.count(owned) + s.claims.count(releasing)
+	s.replica.count(func(st *Status) { st.Lost += uint64(n); st.LeasesLost++ })
 	s.tasks.Go(func() {
 		ended, end := context.WithCancelCause(context.Background())
 		end(why)
-		s.waitReleased(ended, func(uint64) bool { return true })
+		s.controllers.waitReleased(ended, func(uint64) bool { return true })
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		clear(s.phases)
-		clear(s.releases)
-		s.draining, s.stuck = false, time.Time{}
-		s.epoch, s.endEpoch = context.WithCancel(s.life)
+		s.claims.clear()
+		s.term.Drained()
+		s.epoch = newEpoch(s.life)
 		s.publishLocked()
-		s.claimsChangedLocked()
+		run.Signal(s.dirty)
 	})
+}
+
+// delete deletes the replica's own Lease at the end of Run, when nothing is reconciled.
+func (s *session) delete(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	s.mu.Lock()
+	uid, created := s.own.uid, s.own.created
+	s.mu.Unlock()
+	if uid == "" && created && s.record.Read(ctx) == nil && s.wrote(s.record.Seen()) {
+		uid = s.record.Seen().UID // the response to its creation was lost
+	}
+	if uid == "" {
+		return
+	}
+	if err := s.roster.delete(ctx, s.config.leaseName(), uid, ""); err != nil && !notfound.Is(err) {
+		s.journal.fault("cannot delete the Lease, which will expire by itself", err)
+	}
 }

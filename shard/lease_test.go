@@ -9,6 +9,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/lease"
 )
 
 // The response to a renewal comes after RenewDeadline, between two looks at the clock. By then, the contexts of all
@@ -74,7 +75,7 @@ func TestRenewalFromBeforeTheLossDoesNotEndIt(t *testing.T) {
 		a.skewMu.Lock()
 		a.skew = 11 * time.Second
 		a.skewMu.Unlock()
-		<-time.After(2 * watchPeriod)
+		<-time.After(2 * lease.WatchPeriod)
 		if st := a.Status(); st.LeasesLost != 1 || st.Claimed != 0 || s.claims()["a"] != "0-15" {
 			s.Errorf("%v: the status is %+v, and the Lease claims %q", s.time(), st, s.claims()["a"])
 		}
@@ -101,7 +102,7 @@ func TestRenewalSeenBeforeItsResponse(t *testing.T) {
 		a := s.join("a")
 		<-time.After(time.Minute + 500*time.Millisecond)
 		mend := s.isolate("a") // the open watch goes on
-		<-time.After(2*a.config.RetryPeriod + 2*watchPeriod)
+		<-time.After(2*a.config.RetryPeriod + 2*lease.WatchPeriod)
 		b := s.join("b")
 		<-time.After(time.Second)
 		if st := a.Status(); len(st.Replicas) != 2 || st.LeasesLost != 0 {
@@ -166,7 +167,7 @@ func TestNoClaimBetweenTheLossAndTheFirstWrite(t *testing.T) {
 		a.skewMu.Lock()
 		a.skew = 11 * time.Second
 		a.skewMu.Unlock()
-		<-time.After(2 * watchPeriod)
+		<-time.After(2 * lease.WatchPeriod)
 		if st := a.Status(); st.LeasesLost != 1 || st.Claimed != 0 {
 			s.Errorf("the status of a is %+v", st)
 		}
@@ -207,7 +208,7 @@ func TestNoListWhileOwnRenewalsAreSeen(t *testing.T) {
 		<-time.After(5 * time.Minute)
 		for _, actor := range []*actor{a, b} {
 			lists := 0
-			for _, r := range actor.session.Load().leases.Status().Reflectors {
+			for _, r := range actor.session.Load().roster.leases.Status().Reflectors {
 				lists += r.Traffic.Lists
 			}
 			if lists != 1 {
@@ -293,7 +294,7 @@ func TestLostLeaseEndsTheHandOver(t *testing.T) {
 		mend := s.isolate("a")
 		<-a.ended
 		// The lease reaches RenewDeadline, the call returns, and the deletion of the Lease gets no response.
-		limit := a.config.RenewDeadline + watchPeriod + a.winds + a.config.requestTimeout()
+		limit := a.config.RenewDeadline + lease.WatchPeriod + a.winds + a.config.requestTimeout()
 		if took := time.Since(began); took > limit {
 			s.Errorf("Run ended after %v", took)
 		}

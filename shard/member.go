@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/lease"
 )
 
 // GroupLabel is the label of a Lease with Config.Name.
@@ -53,18 +54,13 @@ type member struct {
 }
 
 // memberOf reads a Lease. known is the previous result for the same Lease, or the zero value.
-func memberOf(lease *coordinationv1.Lease, known member, c *Config) member {
-	text := [...]string{lease.Annotations[layoutAnnotation], lease.Annotations[generationAnnotation],
-		lease.Annotations[claimsAnnotation], lease.Annotations[yieldsAnnotation]}
+func memberOf(l *coordinationv1.Lease, known member, c *Config) member {
+	text := [...]string{l.Annotations[layoutAnnotation], l.Annotations[generationAnnotation],
+		l.Annotations[claimsAnnotation], l.Annotations[yieldsAnnotation]}
 	m := member{
-		text: text, name: lease.Name, hash: informer.HashOf(lease.Name), uid: lease.UID, resourceVersion: lease.ResourceVersion, duration: c.LeaseDuration,
-		leaving: lease.Annotations[leavingAnnotation] == "true",
-	}
-	if lease.Spec.HolderIdentity != nil {
-		m.identity = *lease.Spec.HolderIdentity
-	}
-	if d := lease.Spec.LeaseDurationSeconds; d != nil && *d > 0 {
-		m.duration = time.Duration(*d) * time.Second
+		text: text, name: l.Name, identity: lease.Holder(l), hash: informer.HashOf(l.Name), uid: l.UID,
+		resourceVersion: l.ResourceVersion, duration: lease.Duration(l, c.LeaseDuration),
+		leaving: l.Annotations[leavingAnnotation] == "true",
 	}
 	if known.uid == m.uid && known.identity == m.identity && known.text == text {
 		m.claims, m.generation, m.yields, m.why = known.claims, known.generation, known.yields, known.why

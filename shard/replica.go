@@ -191,7 +191,7 @@ func (r *Replica) ownership(hash uint64) informer.Ownership {
 	if s == nil {
 		return informer.KeyAwaited
 	}
-	return s.ownership(hash)
+	return s.table.ownership(hash)
 }
 
 // Run joins the group, and calls work when it knows the group and the informers have their first shard. work runs the

@@ -144,7 +144,7 @@ func (a *actor) phaseOf(slot int) phase {
 	s := a.session.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.phases[slot]
+	return s.claims.phases[slot]
 }
 
 // A replica that was cut off until its lease was lost gives up nothing before its calls have returned, even if it can write again.

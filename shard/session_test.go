@@ -23,7 +23,7 @@ func sessionOf(t *testing.T, followers ...Sharded) *session {
 	r.keepHeld = 0
 	r.Follow(followers...)
 	s := newSession(r)
-	s.life, s.epoch = t.Context(), t.Context()
+	s.life, s.epoch = t.Context(), newEpoch(t.Context())
 	t.Cleanup(s.tasks.Wait)
 	return s
 }
@@ -35,20 +35,16 @@ func sessionOf(t *testing.T, followers ...Sharded) *session {
 func TestSlotIsNotGainedByAnOlderClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sessionOf(t)
-		s.held = setOf(16, 3)
+		s.holding.held = setOf(16, 3)
 		written := func() *coordinationv1.Lease {
-			claims := make(slotSet, 16)
-			for slot, p := range s.phases {
-				claims[slot] = p != absent
-			}
-			return leaseOf("a", *s.config, claims, int(s.generation), int(s.generation)+1)
+			return leaseOf("a", *s.config, s.claims.set(), int(s.claims.generation), int(s.claims.generation)+1)
 		}
 		steer := func(lease *coordinationv1.Lease, desired slotSet, want phase) {
 			t.Helper()
 			s.mu.Lock()
-			g := s.directory.read([]*coordinationv1.Lease{lease}, lease.UID, s.config)
+			g := s.roster.directory.read([]*coordinationv1.Lease{lease}, lease.UID, s.config)
 			s.advanceLocked(&g, desired)
-			got := s.phases[3]
+			got := s.claims.phases[3]
 			s.mu.Unlock()
 			if got != want {
 				t.Fatalf("the slot is in phase %d, want %d", got, want)
@@ -100,8 +96,9 @@ func TestSlotThatLeftTheTargetIsNotHeld(t *testing.T) {
 		hold := func(desired string, want string) {
 			t.Helper()
 			s.mu.Lock()
-			s.holdLocked(must(parseSlots(desired, 16)))
-			got := s.held.String()
+			s.claims.desired = must(parseSlots(desired, 16))
+			s.holdLocked()
+			got := s.holding.has().String()
 			s.mu.Unlock()
 			if got != want {
 				t.Errorf("the replica desires %s and holds %q, want %q", desired, got, want)
@@ -118,7 +115,7 @@ func TestSlotThatLeftTheTargetIsNotHeld(t *testing.T) {
 			synctest.Wait()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if got := s.held.String(); got != want {
+			if got := s.holding.has().String(); got != want {
 				t.Errorf("after list %d, the replica holds %q, want %q", n, got, want)
 			}
 		}
@@ -153,17 +150,17 @@ func TestReleaseEndsWithItsLease(t *testing.T) {
 		}}
 		epoch, end := context.WithCancel(t.Context())
 		s.mu.Lock()
-		s.phases[3] = releasing
+		s.claims.phases[3] = releasing
 		s.release(epoch, 3)
 		s.mu.Unlock()
 		end()
 		s.mu.Lock()
-		s.phases[3] = claimed
+		s.claims.phases[3] = claimed
 		s.mu.Unlock()
 		close(returned)
 		synctest.Wait()
-		if n := s.Replica.Status().Released; s.phases[3] != claimed || n != 0 {
-			t.Errorf("the slot is in phase %d, and %d slots were released", s.phases[3], n)
+		if n := s.replica.Status().Released; s.claims.phases[3] != claimed || n != 0 {
+			t.Errorf("the slot is in phase %d, and %d slots were released", s.claims.phases[3], n)
 		}
 	})
 }

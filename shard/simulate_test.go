@@ -297,11 +297,11 @@ func (p *part) own() {
 	if session == nil {
 		return
 	}
-	table := *session.table.Load()
+	table := *session.table.slots.Load()
 	s, now := p.s, time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.leases = session.leases
+	p.leases = session.roster.leases
 	if p.dead {
 		return
 	}

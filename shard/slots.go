@@ -33,14 +33,25 @@ func (s slotSet) count() int {
 }
 
 // common returns the number of slots in both sets.
-func (s slotSet) common(other slotSet) int {
-	n := 0
+func (s slotSet) common(other slotSet) int { return s.and(other).count() }
+
+// and returns the slots in both sets.
+func (s slotSet) and(other slotSet) slotSet {
+	both := make(slotSet, len(s))
 	for slot, has := range s {
-		if has && other[slot] {
-			n++
+		both[slot] = has && other[slot]
+	}
+	return both
+}
+
+// within reports whether other has all slots of s.
+func (s slotSet) within(other slotSet) bool {
+	for slot, has := range s {
+		if has && !other[slot] {
+			return false
 		}
 	}
-	return n
+	return true
 }
 
 // slotRun is a range of slots, first and last included.

@@ -1,12 +1,12 @@
 package shard
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
+
+	"github.com/typedinformer/informer/internal/lease"
 )
 
 // Call is a call of Reconcile.
@@ -32,63 +32,59 @@ var errOverdue = errors.New("calls of Reconcile have not returned although their
 // lookForStuckLocked finds out whether a call is stuck.
 func (s *session) lookForStuckLocked() {
 	stuck := false
-	for slot := range s.releases {
+	for slot := range s.claims.releases {
 		stuck = stuck || s.stuckLocked(slot)
 	}
-	if s.lost || stuck == !s.stuck.IsZero() {
+	if s.term.State() != lease.Held || stuck == !s.claims.stuck.IsZero() {
 		return
 	}
 	if stuck {
-		s.stuck = time.Now()
-		s.faultLocked("calls of Reconcile are stuck: handing over the other slots, then letting the lease expire",
+		s.claims.stuck = time.Now()
+		s.journal.fault("calls of Reconcile are stuck: handing over the other slots, then letting the lease expire",
 			overdueError(s.overdueLocked()))
 	} else {
-		s.stuck = time.Time{}
-		s.say(slog.LevelInfo, "stuck calls of Reconcile have returned")
+		s.claims.stuck = time.Time{}
+		s.journal.say(slog.LevelInfo, "stuck calls of Reconcile have returned")
 	}
-	s.claimsChangedLocked()
+	s.changedLocked()
 }
 
 // silentLocked reports whether the Lease must not be written, because calls under way may never return, and only the
 // end of this process ends them.
 func (s *session) silentLocked() bool {
-	if s.draining || s.stuck.IsZero() {
-		return s.draining
+	if draining := s.term.State() == lease.Draining; draining || s.claims.stuck.IsZero() {
+		return draining
 	}
-	if time.Since(s.stuck) >= s.config.HandOverTimeout {
+	if time.Since(s.claims.stuck) >= s.config.HandOverTimeout {
 		return true
 	}
-	for slot, p := range s.phases {
+	for slot, p := range s.claims.phases {
 		if p != absent && !(p == releasing && s.stuckLocked(slot)) {
 			return false // to be handed over
 		}
 	}
-	return s.published == s.generation
+	return s.own.published == s.claims.generation
 }
 
 // stuckLocked reports whether a call in a slot that is releasing is stuck.
 func (s *session) stuckLocked(slot int) bool {
-	return time.Since(s.releases[slot]) >= max(s.config.Grace, 0)+s.config.StuckAfter
+	return time.Since(s.claims.releases[slot]) >= max(s.config.Grace, 0)+s.config.StuckAfter
 }
 
 // overdueLocked returns the calls of Reconcile that have not returned although their contexts have ended, the oldest
 // first.
 func (s *session) overdueLocked() (calls []Call) {
 	var slots []int
-	for slot, p := range s.phases {
-		if p != absent && s.draining || p == releasing && time.Since(s.releases[slot]) >= s.config.Grace {
+	draining := s.term.State() == lease.Draining
+	for slot, p := range s.claims.phases {
+		if p != absent && draining || p == releasing && time.Since(s.claims.releases[slot]) >= s.config.Grace {
 			slots = append(slots, slot)
 		}
 	}
 	if len(slots) == 0 {
 		return nil
 	}
-	in := s.in(slots...)
-	for _, c := range s.controllers {
-		calls = append(calls, c.inWork(in)...)
-	}
-	slices.SortFunc(calls, func(a, b Call) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
-	return calls
+	return s.controllers.inWork(s.in(slots...))
 }
 
 // overdueError returns an error that has the number of overdue calls and names the oldest.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/lease"
 )
 
 // Calls that do not return in time after the lease was lost end the process.
@@ -27,7 +28,7 @@ func TestStubbornReconcileEndsTheProcess(t *testing.T) {
 		cut := time.Now()
 		s.isolate("a")
 		<-time.After(time.Minute)
-		if took := fatal.Sub(cut); took < 14*time.Second-3*time.Second || took > 14*time.Second+watchPeriod {
+		if took := fatal.Sub(cut); took < 14*time.Second-3*time.Second || took > 14*time.Second+lease.WatchPeriod {
 			s.Errorf("ended after %v, want 14 s less at most one RetryPeriod", took)
 		}
 	})
@@ -152,7 +153,7 @@ func TestStuckCallInASlotThatMoves(t *testing.T) {
 		}
 		renewed := a.Status().Renewed
 		wantRest(takeOver)
-		if took := fatal.Sub(renewed); took < 14*time.Second || took > 14*time.Second+2*watchPeriod {
+		if took := fatal.Sub(renewed); took < 14*time.Second || took > 14*time.Second+2*lease.WatchPeriod {
 			s.Errorf("the process ended %v after the last renewal", took)
 		}
 		s.wantSettled(b)

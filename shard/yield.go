@@ -1,13 +1,9 @@
 package shard
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
-
-	"github.com/typedinformer/informer"
 )
 
 // yields are the slots that a replica leaves to others, because its informers have not listed the objects in time. It
@@ -46,54 +42,19 @@ func (y *yields) look(now time.Time, patience time.Duration, lacks func(slot int
 // yieldLocked yields the slots whose objects the informers have not listed in time. It returns the time after which to
 // look again.
 func (s *session) yieldLocked(g *group, desired slotSet) time.Duration {
+	held := s.holding.has()
 	more, fewer, next := s.yields.look(time.Now(), s.config.ListTimeout, func(slot int) bool {
-		return s.phases[slot] == absent && !s.held[slot] && (desired[slot] || s.yields.slots[slot] && g.yielded(slot))
+		return s.claims.phases[slot] == absent && !held[slot] && (desired[slot] || s.yields.slots[slot] && g.yielded(slot))
 	})
 	if more > 0 {
-		s.faultLocked("yielding slots to other replicas, because their objects were not listed in time",
-			fmt.Errorf("%d slots: %w", more, s.whyNotHeld()))
+		s.journal.fault("yielding slots to other replicas, because their objects were not listed in time",
+			fmt.Errorf("%d slots: %w", more, s.holding.lacking()))
 	}
 	if fewer {
-		s.say(slog.LevelInfo, "taking back yielded slots", "yielded", s.yields.slots.count())
+		s.journal.say(slog.LevelInfo, "taking back yielded slots", "yielded", s.yields.slots.count())
 	}
 	if more > 0 || fewer {
-		s.claimsChangedLocked()
+		s.changedLocked()
 	}
 	return next
-}
-
-// errNotSynced indicates that an informer or a controller's source has not synced.
-var errNotSynced = errors.New("not synced yet")
-
-// whyNotHeld returns the last errors of informers with failing requests. If there are none, it names the sources that
-// the controllers wait for.
-func (s *session) whyNotHeld() error {
-	var errs []error
-	for _, f := range s.followers {
-		i, ok := f.(interface {
-			Status() informer.InformerStatus
-		})
-		if !ok {
-			continue
-		}
-		for _, r := range i.Status().Reflectors {
-			if r.Failures > 0 && r.LastError != nil {
-				errs = append(errs, r.LastError)
-			}
-		}
-	}
-	ended, cancel := context.WithCancelCause(context.Background())
-	cancel(errNotSynced)
-	for _, c := range s.controllers {
-		if len(errs) > 0 {
-			break
-		}
-		if err := c.synced(ended); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if len(errs) == 0 {
-		return errNotSynced
-	}
-	return errors.Join(errs...)
 }

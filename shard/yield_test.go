@@ -296,10 +296,9 @@ func TestRenewedLeaseIsNotDeleted(t *testing.T) {
 		<-time.After(settle)
 		reap := func(version string) {
 			session := a.session.Load()
-			leases := slices.Collect(session.leases.Store().All())
 			session.mu.Lock()
-			g := session.directory.read(leases, session.uid, session.config)
-			session.observed[other.UID] = observation{version: version, at: time.Now().Add(-2 * time.Hour)}
+			g := session.roster.read(session.own.uid)
+			session.roster.observed[other.UID] = observation{version: version, at: time.Now().Add(-2 * time.Hour)}
 			session.reapLocked(session.life, &g)
 			session.mu.Unlock()
 			<-time.After(time.Second)
