@@ -24,6 +24,59 @@ func (r runningPart) Dropped(Content[*thing]) (had []*thing) {
 	return had
 }
 
+// lateMember is a runningPart that does not arrive at once.
+type lateMember struct {
+	runningPart
+	arrived *bool
+}
+
+func (l lateMember) Arrived() bool { return *l.arrived }
+
+// Members that are no longer wanted leave when the others have arrived. Only then, the union has settled.
+// Guarantees: U3
+func TestUnionWithALeavingMemberHasNotSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, parts, c := newUnion("ab", newObject("a"))
+		arrived := false
+		a, b := runningPart{parts[0]}, lateMember{runningPart{parts[1]}, &arrived}
+		m := NewMembers(Config[string, *thing]{
+			Make: func(letter string) (Member[*thing], error) {
+				return map[string]Member[*thing]{"a": a, "b": b}[letter], nil
+			},
+			Step:   func(do func(Content[*thing])) { do(c) },
+			Loaded: func() {},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(ctx) }()
+		synctest.Wait()
+		check := func(when string, want bool, objects int) {
+			t.Helper()
+			if ok, _ := m.Settled(); ok != want || len(c.have) != objects {
+				t.Errorf("%s: settled is %v, the content is %v", when, ok, c.have)
+			}
+		}
+		if err := m.Want([]string{"a"}); err != nil {
+			t.Fatal(err)
+		}
+		a.stepAs(a, m.Union, c, 1)
+		check("a is wanted", true, 1)
+		if err := m.Want([]string{"b"}); err != nil {
+			t.Fatal(err)
+		}
+		b.stepAs(b, m.Union, c, 1)
+		check("b is wanted", false, 1)
+		_, changed := m.Settled()
+		arrived = true
+		check("b has arrived, and a has not left", false, 1)
+		m.Settle()
+		check("a has left", true, 0)
+		<-changed
+		cancel()
+		<-ended
+	})
+}
+
 // A question that the server has not answered is asked again, and so after the next failure, without another change.
 // Guarantees: U2
 func TestUnansweredQuestionIsAskedAgain(t *testing.T) {
