@@ -328,6 +328,31 @@ func TestReadBesideAForbiddenNamespace(t *testing.T) {
 	}
 }
 
+// A read of several configured namespaces has one ReadTimeout for all of them.
+// Guarantees: P6
+func TestReadOfSeveralNamespacesHasOneTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		const timeout = 20 * time.Second
+		w.server.Inject(informertest.Fault{Namespace: "a", Error: apierrors.NewTooManyRequests("later", 15), Times: 1})
+		w.server.Inject(informertest.Fault{Namespace: "b", Error: apierrors.NewInternalError(errors.New("broken"))})
+		c := w.cache(cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}}, crcache.Options{NoMetrics: true, ReadTimeout: timeout})
+		stop := w.start(c)
+		began := time.Now()
+		err := c.List(t.Context(), &corev1.PodList{})
+		if took := time.Since(began); !apierrors.IsTimeout(err) || took < timeout || took > timeout+time.Second {
+			t.Errorf("the read took %v: %v", took, err)
+		}
+		began = time.Now()
+		w.wantNames(c, nil, client.InNamespace("a"))
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the namespace that has listed was read in %v", took)
+		}
+		stop()
+		w.server.Close()
+	})
+}
+
 // A slow first list is no failure: reads wait for it longer than ReadTimeout.
 // Guarantees: P6
 func TestReadWaitsForASlowList(t *testing.T) {
