@@ -66,7 +66,9 @@ func TestFactoryGroups(t *testing.T) {
 			{Group: "shop.b.com", GroupGo: "ShopB", Version: "v1", Dir: "shopb/v1", From: "b/shop/v1", Kinds: kinds}},
 		"a/shop/v1 and a/shop/v2 are of different groups": {shop,
 			{Group: "shop.b.com", GroupGo: "ShopB", Version: "v2", Dir: "shopb/v2", From: "a/shop/v2", Kinds: kinds}},
-		"no type has list, watch and get":   nil,
+		"no type has list, watch and get": nil,
+		"internalinterfaces/v1: the path of a package must end in a group and a version": {
+			{Group: "a", GroupGo: "A", Version: "v1", Dir: "internalinterfaces/v1", From: "a/internalinterfaces/v1", Kinds: kinds}},
 		"must end in a group and a version": {{Group: "a", GroupGo: "A", Version: "v1", Dir: "v1", From: "v1", Kinds: kinds}},
 	} {
 		if _, err := factoryGroups(factoryFlags{}, "root", apis); err == nil || !strings.Contains(err.Error(), want) {

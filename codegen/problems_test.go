@@ -30,6 +30,9 @@ func TestProblems(t *testing.T) {
 				"v1/types.go:5: undefined: missing"},
 		"an invalid group and version": {"./v1", strings.Replace(objects("+genclient", "Widget"), "shop.example.com\n", "A.b\n// +versionName=v1\"\n", 1),
 			"v1/types.go:1: \"A.b\" is not a valid group name\nv1/types.go:2: \"v1\\\"\" is not a valid version name"},
+		"names that clash": {"./v1", objects("+genclient", "Widget", "WidgetNamespace"),
+			"v1/types.go:20: type WidgetNamespace: Widget also needs the name WidgetNamespaceLister\n" +
+				"v1/types.go:20: type WidgetNamespace: Widget also needs the name WidgetNamespaceListerExpansion"},
 		"CRDs without the library": {"-crd crd.yaml", "package v1\n",
 			"no required module provides package k8s.io/apimachinery/pkg/apis/meta/v1: run go get github.com/typedinformer/informer"},
 		"a pattern without a match": {"-crd crds/*.yaml -crd more/*.json", "package v1\n",

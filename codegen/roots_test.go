@@ -32,6 +32,16 @@ func inModule(t *testing.T, files map[string]string) {
 	t.Chdir(dir)
 }
 
+// loaded returns the groups that codegen finds with these flags and patterns.
+func loaded(t *testing.T, args ...string) ([]*api, error) {
+	t.Helper()
+	o, err := parseOptions(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.load()
+}
+
 // objects is a package with objects of the names in it.
 func objects(marks string, names ...string) string {
 	text := "// +groupName=shop.example.com\npackage v1\n\ntype Meta struct{}\n"
@@ -100,6 +110,24 @@ func TestRootsByCRDs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// If a package registers types with +kubebuilder:object:root=true, its other types with only that marker are no
+// resources. Types without the marker do not count.
+func TestRootsByRegistration(t *testing.T) {
+	for registered, want := range map[string]string{
+		"":                                   "Chart, Widget",
+		"Register(&Widget{}, &WidgetList{})": "Widget",
+		"Register(&Widget{}); Register(&Chart{})": "Chart, Widget",
+		"Register(&Options{})":                    "Chart, Widget",
+		"print(&Widget{} == nil)":                 "Chart, Widget",
+	} {
+		inModule(t, map[string]string{"v1/types.go": objects("+kubebuilder:object:root=true", "Chart", "Widget") +
+			"\ntype Options struct{ Meta }\n\nfunc Register(...any) {}\n\nfunc init() { " + registered + " }\n"})
+		if apis, err := loaded(t, "./v1"); err != nil || kindNames(apis) != want {
+			t.Errorf("%s: %s, %v, want %s", registered, kindNames(apis), err, want)
+		}
 	}
 }
 
