@@ -40,7 +40,7 @@ var differences = []difference{
 	{"Relists", showRelist, "update", ""},
 	{"Undecodable objects", showUndecodable, "0 pods: a timeout, get: a timeout", "1 pods: a DecodeError, get: a DecodeError"},
 	{"Removed resources", showRemovedResource, "1 pods, events: ", "0 pods, events: delete missed"},
-	{"Failing transforms", showFailingTransform, "0 pods: a timeout, get: a timeout", "1 pods: a DecodeError, get: a DecodeError"},
+	{"Failing transforms", showFailingTransform, "1 pods: success, get: NotFound", "1 pods: a DecodeError, get: a DecodeError"},
 	{"Renaming transforms", showRenamingTransform, "get of the new name: success, of the old name: NotFound", "get of the new name: NotFound, of the old name: success"},
 	{"Transforms that drop the resource version", showLateUpdate, "", "update"},
 	{"Timeouts", showTimeout, "they end watches", "they end no watch"},

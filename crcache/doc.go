@@ -55,7 +55,8 @@
 //   - Removed resources. If discovery shows that the server no longer serves a resource, the cache drops its objects,
 //     and handlers receive deletions with toolscache.DeletedFinalStateUnknown. The cache of controller-runtime keeps
 //     the objects.
-//   - Failing transforms. A transform that fails for an object makes only that object undecodable.
+//   - Failing transforms. A transform that fails for an object makes only that object undecodable. In a streamed list
+//     or a watch, the cache of controller-runtime drops the object, and Get returns NotFound.
 //   - Renaming transforms. If a transform changes namespace or name, the object stays under those of the server.
 //   - Transforms that drop the resource version. Handlers receive each update. With controller-runtime's cache, a
 //     handler without resync misses updates once a resync period has passed.
