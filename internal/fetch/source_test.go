@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type answer struct {
 	code int // zero means 200
 	body string
 	late time.Duration // the body ends that much later
+	gone error         // of the body if the client goes away before; nil means the error of the request's context
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -42,7 +44,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if a.code == 0 {
 		a.code = http.StatusOK
 	}
-	body := io.MultiReader(strings.NewReader(a.body), lateEnd{r.Context(), a.late})
+	body := io.MultiReader(strings.NewReader(a.body), lateEnd{r.Context(), a.late, a.gone})
 	return &http.Response{StatusCode: a.code, Header: http.Header{"Content-Type": {decode.MediaJSON}},
 		Body: io.NopCloser(body), Request: r}, nil
 }
@@ -51,6 +53,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 type lateEnd struct {
 	ctx  context.Context // of the request
 	time time.Duration
+	gone error
 }
 
 func (l lateEnd) Read([]byte) (int, error) {
@@ -58,7 +61,7 @@ func (l lateEnd) Read([]byte) (int, error) {
 	case <-time.After(l.time):
 		return 0, io.EOF
 	case <-l.ctx.Done():
-		return 0, l.ctx.Err()
+		return 0, cmp.Or(l.gone, l.ctx.Err())
 	}
 }
 

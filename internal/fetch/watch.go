@@ -258,7 +258,7 @@ func (w *serverWatch) untilBookmark(in Intake) (raw []byte, err error) {
 			return nil, failed
 		}
 		switch {
-		case err == io.EOF:
+		case err == io.EOF && w.request.Err() == nil: // else a server may end a stream because the client went away
 			return nil, err
 		case err != nil:
 			return nil, fmt.Errorf("watch: %w", transport.Because(w.request, err))
