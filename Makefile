@@ -29,7 +29,7 @@ whole: ## the same with all rounds of the random tests: an hour
 	INFORMER_TESTS=whole go test -race -tags=assert -timeout 60m ./...
 
 golden: ## writes all golden files again: look at the difference before you commit it; a minute
-	go test ./internal/shape -update
+	go test ./internal/tools/shape -update
 	cd codegen && go test -run Golden . -update
 	cd bench && go test ./processes -update
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/typedinformer/informer/internal/audit"
+	"github.com/typedinformer/informer/internal/informer/audit"
 )
 
 // AuditResult is the result of an audit; see [Informer.Audit].

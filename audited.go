@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/typedinformer/informer/internal/audit"
-	"github.com/typedinformer/informer/internal/decode"
-	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/informer/audit"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/source/fetch"
+	"github.com/typedinformer/informer/internal/source/intake"
 )
 
 // newAuditor returns an auditor of store. each returns the sources of store. union compares store with their union; nil

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/typedinformer/informer/internal/canned"
-	"github.com/typedinformer/informer/internal/decode"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/test/canned"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // notified is the number of pods in the informers of BenchmarkNotify.

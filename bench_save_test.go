@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/typedinformer/informer/internal/canned"
-	"github.com/typedinformer/informer/internal/fleet"
-	"github.com/typedinformer/informer/internal/reflector"
+	"github.com/typedinformer/informer/internal/source/reflector"
+	"github.com/typedinformer/informer/internal/test/canned"
+	"github.com/typedinformer/informer/internal/test/fleet"
 )
 
 // savedPods is the number of pods in the informers of BenchmarkSave.

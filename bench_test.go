@@ -18,15 +18,15 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/typedinformer/informer/internal/fleet"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/fleet"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
-// The benchmarks measure this package beside client-go, on the pods of internal/fleet. Both implementations share a name,
+// The benchmarks measure this package beside client-go, on the pods of internal/test/fleet. Both implementations share a name,
 // with impl=informer and impl=client-go, so that benchstat -col /impl compares them; see BENCHMARKS.md.
 //
 // This file has the benchmarks of stores. Those of handlers are in bench_notify_test.go, those of decoding, memory, whole
-// informers and queues in internal/suite/bench.
+// informers and queues in internal/test/suite/bench.
 
 var podResource = Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
 

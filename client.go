@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/typedinformer/informer/internal/decode"
-	"github.com/typedinformer/informer/internal/saved"
-	"github.com/typedinformer/informer/internal/transport"
+	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/internal/source/warmstart"
 )
 
 // Client sends requests to one API server. The rest.Config sets TLS, authentication, proxies, HTTP/2, the user agent,
@@ -45,7 +45,7 @@ import (
 // the server and on everybody who may create objects.
 type Client struct {
 	http    *transport.Client
-	cluster *saved.Cluster // of the server; clients of WithTracer share it, and updating
+	cluster *warmstart.Cluster // of the server; clients of WithTracer share it, and updating
 	// updating is held during an update, for http and cluster to have the same config.
 	updating *sync.Mutex
 }
@@ -68,7 +68,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{client, saved.NewCluster(config, client.Base()), new(sync.Mutex)}, nil
+	return &Client{client, warmstart.NewCluster(config, client.Base()), new(sync.Mutex)}, nil
 }
 
 // Update makes the client use the server address, the TLS settings, the credentials, and the proxy, dialer, transport

@@ -8,8 +8,8 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/object"
-	room "github.com/typedinformer/informer/internal/packed"
-	"github.com/typedinformer/informer/internal/table"
+	room "github.com/typedinformer/informer/internal/store/compact"
+	"github.com/typedinformer/informer/internal/store/table"
 )
 
 // compact is the engine of an informer of T with Config.Compact: a follower of packed objects, which it decodes for

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/queue/controller"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/work"
 )
 
 // Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time. It adds a key again if
@@ -67,9 +67,9 @@ type Controller[K comparable] struct {
 	begun   chan struct{} // closed when Run has been called; nil before its first use
 
 	// These have locks of their own.
-	sources  work.Sources
-	calls    work.Calls[K] // of Reconcile, after the first call of Own
-	failures work.Failures[K]
+	sources  controller.Sources
+	calls    controller.Calls[K] // of Reconcile, after the first call of Own
+	failures controller.Failures[K]
 }
 
 // Result says when to reconcile a key again. If Reconcile returns an error, only Priority counts: the queue's limiter
@@ -181,7 +181,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", c.name(), err)
 	}
 	queue := c.queue()
-	loop := work.Loop[K]{
+	loop := controller.Loop[K]{
 		Workers: c.workers(),
 		Labels:  pprof.Labels("controller", c.name()),
 		Get:     queue.Get,
@@ -359,7 +359,7 @@ func (c *Controller[K]) graceAfter(cause error) time.Duration {
 	if grace == 0 {
 		grace = defaultGrace
 	}
-	left := work.Grace(grace, cause)
+	left := controller.Grace(grace, cause)
 	if left < grace {
 		c.logger().Warn("calls of Reconcile have less time than Grace", "cause", cause, "time", left, "grace", grace)
 	}

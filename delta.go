@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/typedinformer/informer/internal/object"
-	"github.com/typedinformer/informer/internal/reflector"
-	"github.com/typedinformer/informer/internal/undecoded"
+	"github.com/typedinformer/informer/internal/source/reflector"
+	"github.com/typedinformer/informer/internal/store/undecoded"
 )
 
 // DeltaType is the kind of a [Delta].

@@ -142,37 +142,57 @@
 //
 // # Reading the source
 //
-// This is the path of one watch event. Each step passes it on by a call, through a queue, or as a result:
+// The root has the nouns and their contracts, one file for each; internal has their engines. Follow one of these walks.
+// Each step passes on by a call, through a queue, or as a result.
 //
-//	reflector.go      makes a loop that opens a watch at the resource version that the sink has reached (internal/reflector)
-//	internal/fetch    sends the request (internal/transport), reads frames, and passes each object to an intake
-//	internal/intake   adds it to a batch. A worker takes the batch, or the reader itself after few events (internal/run).
-//	                  It skips a version that the sink already holds, calls Config.Filter, decodes the bytes into a T
-//	                  (internal/decode), and calls Config.Transform
-//	packed.go         with Config.Compact only: compresses the bytes instead (internal/packed)
-//	reflector.go      puts a Delta into the sink, which has then reached the event's resource version
-//	fifo.go           queues the delta; a full queue blocks the reader, and so the server (internal/pipe)
-//	mirror.go         takes a batch of deltas, on the reader if they are few (internal/pipe)
-//	edit.go           applies it to the store and its indexes in one step (internal/edits, internal/table)
-//	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler
-//	compact.go        with Config.Compact only: decodes what the handler receives (internal/packed)
-//	enqueue.go        has handlers that add keys to a queue
-//	queue.go          holds each key once, by priority (internal/line)
-//	controller.go     takes keys and reconciles them (internal/work)
+// An event of a watch:
 //
-// A list takes the same path: internal/fetch reads its pages, internal/intake collects the objects, and the reflector
-// puts them into the sink as one Replaced. internal/reflector has its loop, and loads a saved state in place of the
-// first list; internal/saved saves one at intervals. After each failure, internal/fetch finds out what a 404 means, and
-// its state machine chooses the next request. internal/rollout changes the shard of a reflector and of all reflectors
-// of an informer, and tells when all have listed. selections.go merges several mirrors into one store (internal/union),
-// and follower.go has the store and the handlers that mirrors feed. audited.go passes the store to internal/audit,
-// which compares it with the server. store.go, index.go and orderedindex.go read the versions that edit.go makes.
-// informer.go ties all this together, wait.go implements its Wait methods, group.go shares informers
-// (internal/members), and lister.go reads them as client-go's listers do. ownwrites.go delays a key until the stores
-// have the writes of its last reconcile. client.go configures the requests, and typedclient.go reads and writes single
-// objects (internal/crud). Package k8s and the generator in codegen build on these. All of them use the words of
-// internal/object for an object, its key and its versions, and those of internal/shardset for a shard.
+//	reflector.go             makes the loop of internal/source/reflector, which watches from the version that the sink has
+//	internal/source/fetch    sends the request (internal/source/transport), and reads the frames of the response
+//	internal/source/intake   collects objects in batches, skips versions that the store has, calls Config.Filter, decodes
+//	                         the bytes into a T (internal/source/decode), and calls Config.Transform
+//	packed.go                with Config.Compact only: compresses the bytes instead (internal/store/compact)
+//	reflector.go             puts a Delta into the sink, which has then reached the version of the event
+//	fifo.go                  queues the delta; a full queue blocks the reader, and so the server (internal/deliver/fifo)
+//	mirror.go                takes a batch of deltas, on the goroutine of the reader if they are few
+//	edit.go                  applies it to the store and its indexes in one step (internal/informer/edits)
+//	internal/deliver         adds the change to the backlog of each handler, whose goroutine calls the handler
+//	compact.go               with Config.Compact only: decodes what the handler receives
+//
+// A read of the store, which takes no lock:
+//
+//	lister.go                is a view of a store as client-go's listers have it
+//	store.go                 loads the published version of the table, and finds objects by key
+//	internal/store/table     has the objects by key and each index, in trees of internal/store/cow that versions share
+//	index.go                 finds objects by a key of an index; orderedindex.go finds them in an order
+//
+// A key of a queue:
+//
+//	enqueue.go               has handlers that add keys
+//	queue.go                 holds each key once, by priority (internal/queue/queue)
+//	controller.go            takes keys and reconciles them (internal/queue/controller)
+//	ownwrites.go             delays a key until the stores have what its last reconcile wrote (internal/queue/ownwrites)
+//
+// A write:
+//
+//	typedclient.go           reads and writes single objects
+//	internal/typedclient     sends the request, decodes the answer, and notes the writes of a reconcile
+//	internal/source/transport has the connection, the limits of requests, and what is known of the server; see client.go
+//
+// A start:
+//
+//	informer.go              checks the Config, and ties the parts together; group.go shares informers (internal/group)
+//	wait.go                  waits until the store has all objects, and says what is missing if it does not
+//	follower.go              has the store and the handlers that reflectors feed, through a mirror for each
+//	reflector.go             loads a saved state in place of the first list (internal/source/warmstart), or lists
+//
+// A list takes the path of an event, and arrives as one Replaced. After a failure, internal/source/fetch finds out
+// what a 404 means, and chooses the next request. internal/source/reshard changes the shard of all reflectors of an
+// informer. selections.go merges several mirrors into one store (internal/informer/union). audited.go compares a
+// store with the server (internal/informer/audit). All use the words of internal/object for an object, its key and
+// its versions, and those of internal/shardset for a shard. Package k8s and the generator in codegen build on the
+// root.
 //
 // The test of a file stands beside it. Tests of whole informers, through their exported API only, are in
-// internal/suite, one folder for each subject. internal/tools/guarantees prints the tests of a rule.
+// internal/test/suite, one folder for each subject. internal/tools/guarantees prints the tests of a rule.
 package informer

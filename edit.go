@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/typedinformer/informer/internal/deliver"
-	"github.com/typedinformer/informer/internal/edits"
-	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/informer/edits"
 	"github.com/typedinformer/informer/internal/object"
-	"github.com/typedinformer/informer/internal/reflector"
-	"github.com/typedinformer/informer/internal/table"
+	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/source/reflector"
+	"github.com/typedinformer/informer/internal/store/table"
 )
 
 // StoreWriter writes to a [Store]. It is safe for concurrent use. [NewStore] returns one; the zero value is not usable.

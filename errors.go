@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/source/fetch"
 )
 
 // TerminalError wraps an error of Reconcile that a retry will not fix. The controller logs and counts the error, resets

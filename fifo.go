@@ -3,7 +3,7 @@ package informer
 import (
 	"context"
 
-	"github.com/typedinformer/informer/internal/pipe"
+	"github.com/typedinformer/informer/internal/deliver/fifo"
 )
 
 // Sink receives the deltas of a [Reflector]. [FIFO] is one.
@@ -33,7 +33,7 @@ type batcher[T Object] interface {
 }
 
 // ErrClosed indicates that a FIFO or [Queue] is closed and, for a receiver, empty; or that a Subscription was closed.
-var ErrClosed = pipe.ErrClosed
+var ErrClosed = fifo.ErrClosed
 
 // fifoCapacity is the default capacity of a FIFO: about a second of a busy cluster's changes, and some 10 MB with
 // objects of 10 kB.
@@ -45,14 +45,14 @@ const fifoCapacity = 1024
 // Deltas leave in the order in which they entered, from any number of producers. Producers wait while the FIFO is full,
 // which causes back-pressure up to the server's socket. All methods are safe for concurrent use, but only one consumer
 // should take batches, since their order matters. Create one with [NewFIFO].
-type FIFO[T Object] struct{ pipe *pipe.Pipe[Delta[T]] }
+type FIFO[T Object] struct{ pipe *fifo.Pipe[Delta[T]] }
 
 // NewFIFO returns an empty FIFO that holds up to capacity deltas. Zero means 1,024.
 func NewFIFO[T Object](capacity int) *FIFO[T] {
 	if capacity <= 0 {
 		capacity = fifoCapacity
 	}
-	return &FIFO[T]{pipe.New(capacity, func(d *Delta[T]) bool { return d.Type == Replaced })}
+	return &FIFO[T]{fifo.New(capacity, func(d *Delta[T]) bool { return d.Type == Replaced })}
 }
 
 // Put appends d. It waits while the FIFO is full. It returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO

@@ -12,13 +12,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/deliver"
-	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/heapsize"
-	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/informer/audit"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/fetch"
+	"github.com/typedinformer/informer/internal/source/intake"
 )
 
 // follower is the engine of an [Informer]: it has the store and the handlers, and a feeder that writes to both.

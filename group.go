@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/typedinformer/informer/internal/members"
+	"github.com/typedinformer/informer/internal/group"
 )
 
 // Group shares informers: all users of the same type, resource, namespaces and selectors get the same informer. It runs
@@ -18,7 +18,7 @@ import (
 // Create one with [NewGroup], get informers with [Shared], and call Run. All methods are safe for concurrent use.
 type Group struct {
 	client  *Client
-	members *members.Table[shareKey, sharedInformer]
+	members *group.Table[shareKey, sharedInformer]
 }
 
 // shareKey identifies an informer of a group. Users with equal keys share one informer.
@@ -40,7 +40,7 @@ type sharedInformer interface {
 
 // NewGroup returns a group without informers.
 func NewGroup(client *Client) *Group {
-	return &Group{client, members.New[shareKey](
+	return &Group{client, group.New[shareKey](
 		func(ctx context.Context, i sharedInformer) error { return i.Run(ctx) }, sharedInformer.abandon)}
 }
 
@@ -73,7 +73,7 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 		return nil
 	}
 	member, release, err := g.members.Join(key, create, accept)
-	if err == members.ErrStopped {
+	if err == group.ErrStopped {
 		err = fmt.Errorf("share %s: %w", resource, ErrStopped)
 	}
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Config[T]) joins(first *Config[T]) error {
 // an informer whose Run was called directly. A group runs once; later calls return [ErrRunning].
 func (g *Group) Run(ctx context.Context) error {
 	err := g.members.Run(ctx)
-	if err == members.ErrRunning {
+	if err == group.ErrRunning {
 		return fmt.Errorf("group: %w", ErrRunning)
 	}
 	return err

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/typedinformer/informer/internal/leak"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/leak"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }

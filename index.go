@@ -4,7 +4,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/typedinformer/informer/internal/table"
+	"github.com/typedinformer/informer/internal/store/table"
 )
 
 // Index finds the objects of a [Store] by keys that a function computes from them: for example pods by node, or by the

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
-	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/witness"
 )
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/typedinformer/informer/internal/reflector"
-	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/reflector"
+	"github.com/typedinformer/informer/internal/source/reshard"
 )
 
 // queued puts deltas like a reflector that read them together.
@@ -75,7 +75,7 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 // While a namespace lacks its first list, only its additions are initial.
 // Guarantees: S4
 func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
-	m := &mirror[*thing]{sharding: rollout.New(shardset.Shard{})}
+	m := &mirror[*thing]{sharding: reshard.New(shardset.Shard{})}
 	m.sharding.Add("a", nil)
 	m.sharding.Add("b", nil)
 	m.sharding.Begin("b")

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/typedinformer/informer/internal/table"
+	"github.com/typedinformer/informer/internal/store/table"
 )
 
 // Labeled is an [Object] with labels, for a [Lister]. Every type that embeds metav1.ObjectMeta is one.

@@ -6,15 +6,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/deliver"
-	"github.com/typedinformer/informer/internal/intake"
-	"github.com/typedinformer/informer/internal/pipe"
-	"github.com/typedinformer/informer/internal/reflector"
-	"github.com/typedinformer/informer/internal/rollout"
+	"github.com/typedinformer/informer/internal/deliver/fifo"
+	"github.com/typedinformer/informer/internal/informer/audit"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/saved"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/source/reflector"
+	"github.com/typedinformer/informer/internal/source/reshard"
+	"github.com/typedinformer/informer/internal/source/warmstart"
 )
 
 // mirror keeps a store equal to a collection on the API server: reflectors put deltas into a FIFO, and the mirror
@@ -26,12 +26,12 @@ type mirror[T Object] struct {
 	reflectors []*Reflector[T]
 	audited    []audit.Source
 	fifo       *FIFO[T]
-	sharding   *rollout.Rollout
+	sharding   *reshard.Rollout
 	end        context.CancelCauseFunc // ends run
 
 	hub *deliver.Hub[T]
 
-	drain   pipe.Drain[Delta[T]]                       // moves deltas from fifo to the store, by apply
+	drain   fifo.Drain[Delta[T]]                       // moves deltas from fifo to the store, by apply
 	write   func(batch []Delta[T], initial bool) error // writes a batch to the store; its additions may be initial
 	changes []change[T]                                // scratch memory of write
 	done    func()                                     // called when the store has the first list of each namespace
@@ -50,7 +50,7 @@ func newMirror[T Object](resource Resource, config Config[T], store *Store[T], h
 		config:   config,
 		store:    store,
 		fifo:     NewFIFO[T](0),
-		sharding: rollout.New(shardset.Shard(resource.Shard).Clone()),
+		sharding: reshard.New(shardset.Shard(resource.Shard).Clone()),
 		hub:      hub,
 	}
 	m.write, m.done = m.writeOwn, hub.Load
@@ -157,11 +157,11 @@ func (m *mirror[T]) setShard(shard shardset.Shard) { m.sharding.Want(shard) }
 func (m *mirror[T]) sharded() (ok bool, changed <-chan struct{}) { return m.sharding.Arrived() }
 
 // saver returns the saver of the store. It returns nil without Config.WarmStart.
-func (m *mirror[T]) saver() *saved.Saver {
+func (m *mirror[T]) saver() *warmstart.Saver {
 	if m.config.WarmStart.Storage == nil {
 		return nil
 	}
-	s := &saved.Saver{Interval: m.config.WarmStart.interval(), Content: m.content}
+	s := &warmstart.Saver{Interval: m.config.WarmStart.interval(), Content: m.content}
 	for _, r := range m.reflectors {
 		s.States = append(s.States, r.loop.Saved)
 	}
@@ -169,14 +169,14 @@ func (m *mirror[T]) saver() *saved.Saver {
 }
 
 // content returns the content of a namespace of the store to save. It returns false before the first list.
-func (m *mirror[T]) content(namespace string) (c saved.Content, ok bool) {
+func (m *mirror[T]) content(namespace string) (c warmstart.Content, ok bool) {
 	snap := m.store.Snapshot()
 	src, ok := snap.sources.Of(namespace)
 	if !ok || src.Version == "" || src.Data.list == nil {
 		return c, false
 	}
-	return saved.Content{
-		Objects: saved.Objects(snap.in(namespace)),
+	return warmstart.Content{
+		Objects: warmstart.Objects(snap.in(namespace)),
 		Version: src.Version,
 		Shard:   src.Data.shard().String(),
 		Listed:  src.Data.list.Listed,

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/source/decode"
 )
 
 // Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace. Some informers are compact.

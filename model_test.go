@@ -23,7 +23,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/world"
+	"github.com/typedinformer/informer/internal/test/world"
 )
 
 // A server and its network fail at random while a random kind of informer follows the server, and the informer's users

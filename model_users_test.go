@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/object"
-	"github.com/typedinformer/informer/internal/table"
+	"github.com/typedinformer/informer/internal/store/table"
 )
 
 // A model test makes random changes to an informer and to what it follows, and compares the outcome with a plain map. One

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"iter"
 
-	"github.com/typedinformer/informer/internal/table"
+	"github.com/typedinformer/informer/internal/store/table"
 )
 
 // OrderedIndex has the objects of a [Store] in the order of keys that a function computes from them: for example pods

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/typedinformer/informer/internal/work"
-	"github.com/typedinformer/informer/internal/written"
+	"github.com/typedinformer/informer/internal/queue/controller"
+	"github.com/typedinformer/informer/internal/queue/ownwrites"
 )
 
 // OwnWrites makes a [Controller] wait for its own writes: a key whose reconcile wrote objects through a [TypedClient]
@@ -27,7 +27,7 @@ type OwnWrites struct {
 	// its writes.
 	Deadline time.Duration
 
-	holds work.Holds
+	holds controller.Holds
 }
 
 // OwnWritesStatus is the status of [OwnWrites].
@@ -45,18 +45,18 @@ func (o *OwnWrites) status() OwnWritesStatus {
 }
 
 // note returns the context of a reconcile, and the notes of its writes, or nil if o is the zero value.
-func (o *OwnWrites) note(ctx context.Context) (context.Context, *written.Notes) {
+func (o *OwnWrites) note(ctx context.Context) (context.Context, *ownwrites.Notes) {
 	if o.Deadline <= 0 {
 		return ctx, nil
 	}
-	return written.With(ctx)
+	return ownwrites.With(ctx)
 }
 
 // hold keeps key, which is in work, from being handed out again until the stores of sources have the writes in notes.
 // log receives a warning at the deadline.
-func hold[K comparable](o *OwnWrites, queue *Queue[K], key K, notes *written.Notes, sources []replay[K],
+func hold[K comparable](o *OwnWrites, queue *Queue[K], key K, notes *ownwrites.Notes, sources []replay[K],
 	log *slog.Logger) {
-	var waits []work.Await
+	var waits []controller.Await
 	var resources []string
 	for _, w := range notes.Take() {
 		for _, s := range sources {
@@ -68,7 +68,7 @@ func hold[K comparable](o *OwnWrites, queue *Queue[K], key K, notes *written.Not
 			}
 		}
 	}
-	o.holds.Hold(work.Held{
+	o.holds.Hold(controller.Held{
 		Hold:     func() bool { return queue.hold(key) },
 		LetGo:    func() { queue.letGo(key) },
 		Deadline: o.Deadline,

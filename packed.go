@@ -3,9 +3,9 @@ package informer
 import (
 	"reflect"
 
-	room "github.com/typedinformer/informer/internal/packed"
-	"github.com/typedinformer/informer/internal/table"
-	"github.com/typedinformer/informer/internal/undecoded"
+	room "github.com/typedinformer/informer/internal/store/compact"
+	"github.com/typedinformer/informer/internal/store/table"
+	"github.com/typedinformer/informer/internal/store/undecoded"
 )
 
 // packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/typedinformer/informer/internal/line"
+	"github.com/typedinformer/informer/internal/queue/controller"
+	"github.com/typedinformer/informer/internal/queue/queue"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/work"
 )
 
 // Priority orders the keys that wait in a [Queue]. There are three priorities: values below zero mean LowPriority,
@@ -26,10 +26,10 @@ const (
 
 // String returns "low", "normal" or "high".
 func (p Priority) String() string {
-	return [line.Levels]string{"high", "normal", "low"}[p.level()]
+	return [queue.Levels]string{"high", "normal", "low"}[p.level()]
 }
 
-// level returns 0 for the highest priority, 2 for the lowest, as package line counts them.
+// level returns 0 for the highest priority, 2 for the lowest, as package queue counts them.
 func (p Priority) level() uint8 { return uint8(1 - min(max(int(p), -1), 1)) }
 
 func priorityOf(level uint8) Priority { return Priority(1 - int(level)) }
@@ -134,16 +134,16 @@ type Queue[K comparable] struct {
 	limiter RateLimiter[K]
 	epoch   time.Time // the base of all times: time.Since reads the clock faster than time.Now
 
-	mu    sync.Mutex    // protects the fields below
-	line  *line.Line[K] // its channels are read without mu
-	timer *time.Timer   // calls fall when the first delayed key is ready, or earlier; nil before the first delay
-	armed time.Duration // when the timer fires; zero means never
+	mu    sync.Mutex     // protects the fields below
+	line  *queue.Line[K] // its channels are read without mu
+	timer *time.Timer    // calls fall when the first delayed key is ready, or earlier; nil before the first delay
+	armed time.Duration  // when the timer fires; zero means never
 }
 
 // NewQueue returns an empty queue. No configuration is invalid.
 func NewQueue[K comparable](config QueueConfig[K]) *Queue[K] {
 	q := &Queue[K]{config: config, limiter: config.RateLimiter, epoch: time.Now()}
-	q.line = line.New[K](q.now)
+	q.line = queue.New[K](q.now)
 	if q.config.Name == "" {
 		q.config.Name = "queue"
 	}
@@ -205,7 +205,7 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 }
 
 // observeGet calls OnGet. If OnGet panics or calls runtime.Goexit, it puts the key back.
-func (q *Queue[K]) observeGet(turn line.Turn[K]) {
+func (q *Queue[K]) observeGet(turn queue.Turn[K]) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -315,7 +315,7 @@ func (q *Queue[K]) Status() QueueStatus {
 	s := QueueStatus{
 		Name:           q.config.Name,
 		State:          l.State.String(),
-		Depth:          make(map[Priority]int, line.Levels),
+		Depth:          make(map[Priority]int, queue.Levels),
 		Delayed:        l.Delayed,
 		InWork:         l.InWork,
 		Adds:           l.Adds,
@@ -333,7 +333,7 @@ func (q *Queue[K]) Status() QueueStatus {
 		s.Depth[priorityOf(uint8(level))] = n
 	}
 	if l.InWork > 0 {
-		s.LongestRunningKey = work.KeyText(l.LongestRunningKey) // without the lock: a key may have a String method
+		s.LongestRunningKey = controller.KeyText(l.LongestRunningKey) // without the lock: a key may have a String method
 	}
 	return s
 }
@@ -343,7 +343,7 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 	if o.RateLimited {
 		o.After = max(o.After, q.limiter.When(key))
 	}
-	want := line.Want{Level: o.Priority.level(), After: o.After, Retry: retry, Inherit: o.Priority == NormalPriority}
+	want := queue.Want{Level: o.Priority.level(), After: o.After, Retry: retry, Inherit: o.Priority == NormalPriority}
 	q.mu.Lock()
 	accepted := q.line.Add(key, want)
 	q.armLocked()
@@ -392,9 +392,9 @@ func (q *Queue[K]) keys() []K {
 
 // own makes the queue hand out a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned.
 func (q *Queue[K]) own(of func(key K) Ownership) {
-	var owned func(K) line.Ownership
+	var owned func(K) queue.Ownership
 	if of != nil {
-		owned = func(key K) line.Ownership { return line.Ownership(of(key)) }
+		owned = func(key K) queue.Ownership { return queue.Ownership(of(key)) }
 	}
 	q.mu.Lock()
 	foreign := q.line.Own(owned)

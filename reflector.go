@@ -10,14 +10,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/typedinformer/informer/internal/decode"
-	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/intake"
-	"github.com/typedinformer/informer/internal/reflector"
-	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/saved"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/source/fetch"
+	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/source/reflector"
+	"github.com/typedinformer/informer/internal/source/reshard"
+	"github.com/typedinformer/informer/internal/source/warmstart"
 )
 
 // Reflector reads one collection, or one namespace of it, by list and watch, and puts deltas into a [Sink]: one
@@ -118,7 +118,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Source:     source,
 		Absence:    fetch.NewAbsence(source, len(resource.Namespaces) > 0),
 		Decoder:    d,
-		Shard:      rollout.NewAdoption(shardset.Shard(resource.Shard).Clone()),
+		Shard:      reshard.NewAdoption(shardset.Shard(resource.Shard).Clone()),
 		PagedList:  config.PagedList,
 		PageSize:   config.PageSize,
 		PollEvery:  config.PollEvery,
@@ -138,12 +138,12 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 }
 
 // savedConfig describes the saved state of a reflector, but for what [reflector.NewSaved] adds.
-func savedConfig[T Object](client *Client, resource Resource, config Config[T], log *slog.Logger) saved.Config {
+func savedConfig[T Object](client *Client, resource Resource, config Config[T], log *slog.Logger) warmstart.Config {
 	warm := config.WarmStart
-	return saved.Config{
+	return warmstart.Config{
 		Storage: warm.Storage,
 		MaxAge:  warm.maxAge(),
-		Identity: saved.Identity{
+		Identity: warmstart.Identity{
 			Resource:      resource.GroupVersionResource,
 			LabelSelector: resource.LabelSelector,
 			FieldSelector: resource.FieldSelector,

@@ -3,8 +3,8 @@ package informer
 import (
 	"time"
 
-	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/reflector"
+	"github.com/typedinformer/informer/internal/source/fetch"
+	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
 // ReflectorState is what a [Reflector] is doing.

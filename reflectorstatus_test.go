@@ -3,8 +3,8 @@ package informer
 import (
 	"testing"
 
-	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/reflector"
+	"github.com/typedinformer/informer/internal/source/fetch"
+	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
 // A status shows the reason of the engine: the values of both enumerations are equal.

@@ -11,21 +11,21 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/deliver"
-	"github.com/typedinformer/informer/internal/edits"
-	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/informer/audit"
+	"github.com/typedinformer/informer/internal/informer/edits"
+	"github.com/typedinformer/informer/internal/informer/union"
 	"github.com/typedinformer/informer/internal/object"
-	"github.com/typedinformer/informer/internal/reflector"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
-	"github.com/typedinformer/informer/internal/union"
+	"github.com/typedinformer/informer/internal/source/fetch"
+	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
 // selections is the feeder of a follower whose resource has Selections. It has a mirror with its own store for each
-// selection. The store of the follower is the union of these stores, which internal/union computes. One call of the
-// hub's Apply applies a step of a mirror to both stores. The lock of the hub protects the union.
+// selection. The store of the follower is the union of these stores, which internal/informer/union computes. One call
+// of the hub's Apply applies a step of a mirror to both stores. The lock of the hub protects the union.
 type selections[T Object] struct {
 	client   *Client
 	resource Resource

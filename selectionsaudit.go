@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/typedinformer/informer/internal/audit"
+	"github.com/typedinformer/informer/internal/informer/audit"
+	"github.com/typedinformer/informer/internal/informer/union"
 	"github.com/typedinformer/informer/internal/object"
-	"github.com/typedinformer/informer/internal/union"
 )
 
 // compare compares the store with the union of what the selections have, and repairs it. Objects that have left a

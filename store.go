@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/typedinformer/informer/internal/arrival"
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/informer/sources"
 	"github.com/typedinformer/informer/internal/shardset"
-	"github.com/typedinformer/informer/internal/sources"
-	"github.com/typedinformer/informer/internal/table"
+	"github.com/typedinformer/informer/internal/store/arrival"
+	"github.com/typedinformer/informer/internal/store/table"
 )
 
 // Store is the local copy of a collection. Each read sees one consistent [Snapshot] and takes no lock. Readers

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/typedinformer/informer/internal/crud"
+	"github.com/typedinformer/informer/internal/typedclient"
 )
 
 // TypedClient reads and writes objects at the API server, not in a cache. It returns the objects of the response, with
@@ -34,7 +34,7 @@ import (
 //
 // A call that can never succeed sends nothing and returns a [TerminalError], which a [Controller] does not retry.
 // Reasons are a wrong T or resource, a nil object, an object without a kind, and an invalid name.
-type TypedClient[T Object] struct{ client *crud.Client }
+type TypedClient[T Object] struct{ client *typedclient.Client }
 
 // NewTypedClient returns a client for one resource. If client, T or resource is wrong, each call returns a
 // [TerminalError] that says so.
@@ -48,7 +48,7 @@ func NewTypedClient[T Object](client *Client, resource schema.GroupVersionResour
 func NewTypedClientOf[T Object](client *Client, resource schema.GroupVersionResource, prototype T) *TypedClient[T] {
 	typed := Config[T]{Prototype: prototype}
 	collection := Resource{GroupVersionResource: resource}
-	config := crud.Config{
+	config := typedclient.Config{
 		Resource:    resource,
 		Path:        collection.path,
 		Type:        typed.goType(),
@@ -61,7 +61,7 @@ func NewTypedClientOf[T Object](client *Client, resource schema.GroupVersionReso
 	} else if invalid == nil {
 		invalid = errNoClient
 	}
-	return &TypedClient[T]{crud.New(config, invalid)}
+	return &TypedClient[T]{typedclient.New(config, invalid)}
 }
 
 // typed returns obj as a T.
@@ -123,7 +123,7 @@ func (c *TypedClient[T]) Delete(ctx context.Context, key Key, o metav1.DeleteOpt
 // other error comes without objects.
 func (c *TypedClient[T]) List(ctx context.Context, namespace string,
 	o metav1.ListOptions) ([]T, metav1.ListMeta, error) {
-	var items crud.Items[T]
+	var items typedclient.Items[T]
 	meta, err := c.client.List(ctx, namespace, o, items.Add)
 	if err != nil {
 		return nil, metav1.ListMeta{}, err

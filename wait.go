@@ -8,12 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/typedinformer/informer/internal/arrival"
 	"github.com/typedinformer/informer/internal/condition"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/queue/controller"
+	"github.com/typedinformer/informer/internal/queue/ownwrites"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/work"
-	"github.com/typedinformer/informer/internal/written"
+	"github.com/typedinformer/informer/internal/store/arrival"
 )
 
 // WaitForResourceVersion waits until the store has every change up to resourceVersion. The version may come from any
@@ -59,7 +59,7 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 		return nil
 	}
 	want := arrival.Want{Key: object.KeyOf(obj), Version: rv}
-	want.UID, want.Gone = written.Removed(i.resource.GroupResource(), obj)
+	want.UID, want.Gone = ownwrites.Removed(i.resource.GroupResource(), obj)
 	var undecodable error
 	begun := time.Now()
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
@@ -76,11 +76,11 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 // writtenStore is the store of a [Source], for a controller that waits for its writes.
 type writtenStore interface {
 	// await returns a function that waits until the store has w. It returns nil if the store will never have w.
-	await(w written.Write) work.Await
+	await(w ownwrites.Write) controller.Await
 }
 
 // await implements writtenStore.
-func (i *Informer[T]) await(w written.Write) work.Await {
+func (i *Informer[T]) await(w ownwrites.Write) controller.Await {
 	if i.invalid != nil || !i.client.http.HadBase(w.Server) || w.Resource != i.resource.GroupResource() {
 		return nil
 	}

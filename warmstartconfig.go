@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/typedinformer/informer/internal/snapshotfile"
+	"github.com/typedinformer/informer/internal/source/snapshotfile"
 )
 
 const (

@@ -1,5 +1,5 @@
 // Package bench compares the library's queue with controller-runtime's priority queue, and transports with each other.
-// Package internal/suite/bench compares the queue with client-go's. The program in controllers measures whole controllers, the one in processes whole
+// Package internal/test/suite/bench compares the queue with client-go's. The program in controllers measures whole controllers, the one in processes whole
 // informers.
 package bench
 
@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/queues"
+	"github.com/typedinformer/informer/internal/test/queues"
 )
 
 var kinds = []struct {

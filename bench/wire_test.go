@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/typedinformer/informer/bench/internal/measure"
-	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/test/fleet"
 )
 
 // BenchmarkWire reads a list of 10,000 pods, and 10,000 events that the server flushes one by one, in protobuf and without

@@ -25,8 +25,8 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/source/fetch"
 )
 
 // New returns a function for the field NewCache of a manager or a cluster. The cache that the function creates sends no

@@ -19,7 +19,7 @@ import (
 
 	"github.com/typedinformer/informer/crcache"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/test/leak"
 )
 
 func TestMain(m *testing.M) {

@@ -21,7 +21,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/test/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }

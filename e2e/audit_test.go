@@ -21,7 +21,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // auditPage is the size of the pages of an audit.

@@ -23,7 +23,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/examples/controller/website"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/manager"
 )
 

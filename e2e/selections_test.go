@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // An informer of several selections has what a kube-apiserver lists for them, while objects move between them, leave all

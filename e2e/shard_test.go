@@ -18,7 +18,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // A kube-apiserver with the feature gate ShardedListAndWatch sends only the shard, one without it sends everything. The store is

@@ -19,8 +19,8 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
-	"github.com/typedinformer/informer/internal/fleet"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/fleet"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // createFleet creates realistic pods in their own namespaces of a cluster, with all fields that a server accepts, and with the

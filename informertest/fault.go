@@ -16,7 +16,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/spoil"
+	"github.com/typedinformer/informer/internal/test/spoil"
 	"github.com/typedinformer/informer/watchcache"
 )
 

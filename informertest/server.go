@@ -81,7 +81,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/gzipstream"
+	"github.com/typedinformer/informer/internal/source/gzipstream"
 )
 
 // Options of a [Server]. The zero value serves over TCP on loopback.

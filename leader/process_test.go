@@ -19,8 +19,8 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/leak"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/test/leak"
 )
 
 // The environment of a process that is a replica of TestStoppedProcess.

@@ -23,7 +23,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
 )

@@ -22,7 +22,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/readthrough"
 )
 

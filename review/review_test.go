@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/review"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/typedinformer/informer/internal/lease"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // The members and the slots of a claimsModel.

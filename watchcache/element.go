@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/spoil"
+	"github.com/typedinformer/informer/internal/test/spoil"
 )
 
 // element is one version of one object, with its encodings so far.

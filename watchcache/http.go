@@ -22,10 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/gzipstream"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/shardset"
-	"github.com/typedinformer/informer/internal/spoil"
+	"github.com/typedinformer/informer/internal/source/gzipstream"
+	"github.com/typedinformer/informer/internal/test/spoil"
 )
 
 // ServeList serves a GET request for the collection, or for one namespace of it if namespace is not empty. The query

@@ -22,7 +22,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/test/fleet"
 	"github.com/typedinformer/informer/watchcache"
 )
 

@@ -5,7 +5,7 @@ package wire
 import (
 	"math"
 
-	"github.com/typedinformer/informer/internal/decode/proto"
+	"github.com/typedinformer/informer/internal/source/decode/proto"
 )
 
 // ErrMalformed indicates that a message is not valid protobuf, or not of the expected type.

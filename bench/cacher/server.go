@@ -33,7 +33,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/bench/internal/measure"
-	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/test/fleet"
 	"github.com/typedinformer/informer/watchcache"
 )
 

@@ -34,7 +34,7 @@ import (
 	"github.com/typedinformer/informer/bench/internal/canned"
 	"github.com/typedinformer/informer/bench/internal/measure"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/test/fleet"
 )
 
 // peers are the compared controllers.

@@ -78,7 +78,7 @@ func (r *results) markdown(charts []chart) string {
 	}
 	say("## Whole processes over %s\n", strings.Join(wires, " and over "))
 	say("    cd bench && go run ./processes%s\n", strings.TrimRight(" "+o.Command, " "))
-	say("Each client is a process of its own. It follows %s pods of `internal/fleet` over loopback, with %s. The server is"+
+	say("Each client is a process of its own. It follows %s pods of `internal/test/fleet` over loopback, with %s. The server is"+
 		" another process, and has all its answers encoded before ([bench/processes](bench/processes)); both share the processors."+
 		" %s; each process"+
 		" checks the number of pods, events and versions that its handlers received. Medians of %d alternating runs; ± is half of"+

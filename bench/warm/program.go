@@ -19,7 +19,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/bench/internal/measure"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/test/fleet"
 )
 
 // serve serves pods until it is killed.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/typedinformer/informer/clientgo/factory"
 	"github.com/typedinformer/informer/clientgo/internal/world"
-	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/test/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }

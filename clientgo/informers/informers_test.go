@@ -18,7 +18,7 @@ import (
 
 	"github.com/typedinformer/informer/clientgo/informers"
 	"github.com/typedinformer/informer/clientgo/internal/world"
-	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/test/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }

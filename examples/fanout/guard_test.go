@@ -36,7 +36,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 func write(t *testing.T, name string, content []byte) (path string) {

@@ -29,7 +29,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/watchcache"
 )
 

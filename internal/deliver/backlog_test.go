@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/typedinformer/informer/internal/object"
-	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // Folded changes, delivered at random moments, form a chain per key from which the handler rebuilds the world.

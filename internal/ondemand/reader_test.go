@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/typedinformer/informer/internal/leak"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/test/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }

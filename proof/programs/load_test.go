@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/test/fleet"
 )
 
 // Controllers have nothing to do for a pod that is loaded: it has a node, and neither an owner nor a finalizer, nor

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/bench/internal/measure"
-	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/test/fleet"
 )
 
 const (

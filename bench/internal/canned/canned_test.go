@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/test/fleet"
 )
 
 const pods, changes = 100, 30

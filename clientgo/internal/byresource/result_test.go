@@ -13,7 +13,7 @@ import (
 
 	"github.com/typedinformer/informer/clientgo/internal/world"
 	"github.com/typedinformer/informer/informertest"
-	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/test/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }

@@ -1,0 +1,84 @@
+//go:build !race
+
+package intake
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/test/fleet"
+)
+
+// TestAllocations checks the allocation counts of decoding in BENCHMARKS.md. The race detector adds allocations of its own.
+func TestAllocations(t *testing.T) {
+	pods := fleet.New(fleet.Config{Pods: 500})
+	all := map[object.Key]*corev1.Pod{}
+	for pod := range pods.All() {
+		all[object.KeyOf(pod)] = pod
+	}
+	for _, f := range []decode.Format{decode.JSON, decode.Protobuf} {
+		var list bytes.Buffer
+		write := fleet.WriteListJSON
+		if f == decode.Protobuf {
+			write = fleet.WriteListProtobuf
+		}
+		if err := write(&list, metav1.ListMeta{ResourceVersion: "1"}, pods.All()); err != nil {
+			t.Fatal(err)
+		}
+		read := func(d *Decoder[*corev1.Pod]) float64 {
+			one := d.Pool.Get()
+			asked := &Asked{}
+			return testing.AllocsPerRun(3, func() {
+				items := decode.NewList(bytes.NewReader(list.Bytes()), f, nil, nil)
+				for {
+					raw, err := items.Next()
+					switch err {
+					case nil:
+						var e encoded[*corev1.Pod]
+						d.find(f, raw, asked, &e)
+						if d.decode(one, f, raw, nil, &e); e.err != nil {
+							t.Fatal(e.err)
+						}
+						if result, err := d.finish(one, f, raw, asked, &e); err != nil || result.Err != nil {
+							t.Fatal(err, result.Err)
+						}
+					case decode.ErrMore:
+						if err := items.Fill(); err != nil {
+							t.Fatal(err)
+						}
+					case io.EOF:
+						return
+					default:
+						t.Fatal(err)
+					}
+				}
+			}) / float64(len(all))
+		}
+		check := func(what string, d *Decoder[*corev1.Pod], most float64) float64 {
+			got := read(d)
+			if got > most {
+				t.Errorf("format %d: %s has %.1f allocations, %.1f at most", f, what, got, most)
+			}
+			return got
+		}
+		d := newDecoder[*corev1.Pod](t)
+		each := check("a pod", d, 90)
+		d = newDecoder[*corev1.Pod](t)
+		d.Filter = func(*metav1.PartialObjectMetadata) bool { return true }
+		filtered := check("a pod with a filter", d, 100)
+		d.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) { return pod, nil }
+		check("a pod with a filter and a transform", d, filtered+0.1)
+		t.Logf("format %d: %.1f allocations, %.1f with a filter", f, each, filtered)
+		d = newDecoder[*corev1.Pod](t)
+		d.Share = true
+		check("a pod that shares", d, 40)
+		d.Held = func(key object.Key) (*corev1.Pod, bool) { pod, ok := all[key]; return pod, ok }
+		check("an unchanged pod", d, 2.1) // for its key
+	}
+}

@@ -1,0 +1,143 @@
+package intake
+
+import (
+	"errors"
+	"iter"
+	"sync/atomic"
+
+	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/source/fetch"
+)
+
+var errNamelessFiltered = errors.New("Config.Filter rejects it, but its name could not be decoded")
+
+// Collector collects the objects of a list. [Decoder.Collector] returns one.
+type Collector[T object.Object] struct {
+	decoder *Decoder[T]
+	asked   Asked
+	events  bool
+	read    *atomic.Int64
+	listing listing[T]
+}
+
+// Collector returns a collector of what was asked. If events is true, the objects come as the initial events of a
+// watch. The collector keeps the number of objects in read.
+func (d *Decoder[T]) Collector(asked Asked, events bool, read *atomic.Int64) *Collector[T] {
+	c := &Collector[T]{decoder: d, asked: asked, events: events, read: read}
+	c.Reset()
+	return c
+}
+
+// Intake implements fetch.Collector.
+func (c *Collector[T]) Intake(f decode.Format, cancel func(error)) fetch.Intake {
+	return c.decoder.intake(f, c.asked, cancel, c.take)
+}
+
+// Whole implements fetch.Collector.
+func (c *Collector[T]) Whole() bool { return len(c.listing.failed)+len(c.listing.nameless) == 0 }
+
+// Reset implements fetch.Collector.
+func (c *Collector[T]) Reset() {
+	c.listing = listing[T]{}
+	c.read.Store(0)
+}
+
+// take adds an object. Initial events may include changes.
+func (c *Collector[T]) take(o Result[T]) error {
+	c.read.Add(1)
+	switch {
+	case o.Outside: // if it replaces one in the shard, the deletion of that one came before
+	case c.events && (o.Deleted || o.Filtered) && o.Key.Name != "":
+		c.listing.remove(o.Key)
+	case c.events && o.Filtered:
+		c.listing.fail(Failure{Err: errNamelessFiltered})
+	case o.Filtered:
+	case o.Err != nil:
+		c.listing.fail(Failure{o.Key, o.UID, o.Version, o.Err})
+	default:
+		c.listing.add(o.Object)
+	}
+	return nil
+}
+
+// Items returns the objects. If several versions of an object are there, the last one counts. If several objects have
+// one key, only one of them is there. It must be called once.
+func (c *Collector[T]) Items() []T { return c.decoder.listed(c.listing.present()) }
+
+// Failure is an object that could not be decoded.
+type Failure struct {
+	Key          object.Key // empty if unknown
+	UID, Version string
+	Err          error // why
+}
+
+// Undecoded yields the objects that could not be decoded.
+func (c *Collector[T]) Undecoded() iter.Seq[Failure] { return c.listing.undecoded }
+
+// listing has the objects of a list.
+type listing[T object.Object] struct {
+	items    []T                    // if several have one key, the last one counts
+	failed   map[object.Key]Failure // objects that could not be decoded
+	nameless []Failure              // those whose key could not be decoded, either; at most maxNameless
+	gone     map[object.Key]int     // for each deleted key, the number of items at the deletion
+}
+
+// maxNameless limits the memory that objects without a name take.
+const maxNameless = 1000
+
+func (l *listing[T]) add(obj T) {
+	if len(l.failed) > 0 {
+		delete(l.failed, object.KeyOf(obj))
+	}
+	l.items = append(l.items, obj)
+}
+
+// fail notes that the newest version of an object could not be decoded. An earlier version among the items stays.
+func (l *listing[T]) fail(f Failure) {
+	switch {
+	case f.Key.Name != "":
+		if l.failed == nil {
+			l.failed = map[object.Key]Failure{}
+		}
+		l.failed[f.Key] = f
+	case len(l.nameless) < maxNameless:
+		l.nameless = append(l.nameless, f)
+	}
+}
+
+// undecoded yields the objects that could not be decoded.
+func (l *listing[T]) undecoded(yield func(Failure) bool) {
+	for _, f := range l.nameless {
+		if !yield(f) {
+			return
+		}
+	}
+	for _, f := range l.failed {
+		if !yield(f) {
+			return
+		}
+	}
+}
+
+func (l *listing[T]) remove(key object.Key) {
+	delete(l.failed, key)
+	if l.gone == nil {
+		l.gone = map[object.Key]int{}
+	}
+	l.gone[key] = len(l.items)
+}
+
+// present returns the items without those that were deleted later.
+func (l *listing[T]) present() []T {
+	if len(l.gone) == 0 {
+		return l.items
+	}
+	var items []T
+	for i, obj := range l.items {
+		if i >= l.gone[object.KeyOf(obj)] {
+			items = append(items, obj)
+		}
+	}
+	return items
+}

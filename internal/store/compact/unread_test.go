@@ -1,0 +1,151 @@
+package compact
+
+import (
+	"encoding/json"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/test/fleet"
+)
+
+// An object that was packed without being decoded is the one that was decoded and packed.
+// Guarantees: D3
+func TestUnreadIsPack(t *testing.T) {
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := k.pool.Get()
+	for pod := range fleet.New(fleet.Config{Pods: 100}).All() {
+		inJSON, err := json.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inProtobuf, err := pod.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for f, raw := range map[decode.Format][]byte{decode.JSON: inJSON, decode.Protobuf: inProtobuf} {
+			obj, err := one.Decode(f, raw, decode.Origin{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := k.Pack(one, f, raw, nil, obj, nil)
+			alone := k.Unread(one, f, raw, nil, nil)
+			if alone == nil {
+				t.Fatalf("format %d: a pod must be decoded", f)
+			}
+			for _, got := range []*Object{alone, k.Unread(one, f, raw, nil, alone)} {
+				if object.KeyOf(got) != object.KeyOf(want) || got.GetUID() != want.GetUID() || got.GetResourceVersion() != want.GetResourceVersion() ||
+					got.Labels() != want.Labels() {
+					t.Fatalf("packed %v %s %s %v, want %v %s %s %v", object.KeyOf(got), got.GetUID(), got.GetResourceVersion(), got.Labels(),
+						object.KeyOf(want), want.GetUID(), want.GetResourceVersion(), want.Labels())
+				}
+				if got.Alive() != nil {
+					t.Fatal("the object is decoded")
+				}
+				if diff := cmp.Diff(obj, got.Decoded(nil)); diff != "" {
+					t.Fatalf("format %d (-decoded +unread):\n%s", f, diff)
+				}
+			}
+		}
+	}
+}
+
+// A saved object is packed without being decoded, also with a Transform, which has changed it before; it is decoded if that is
+// the only way to know.
+// Guarantees: D3
+func TestRestoredIsNotDecoded(t *testing.T) {
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Transform = func(obj any) (any, error) { return obj, nil }
+	one := k.pool.Get()
+	for pod := range fleet.New(fleet.Config{Pods: 100}).All() {
+		inJSON, err := json.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inProtobuf, err := pod.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for f, raw := range map[decode.Format][]byte{decode.JSON: inJSON, decode.Protobuf: inProtobuf} {
+			got, err := k.Restored(one, decode.Encoded{Format: f, Raw: raw}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.decoded.Load() != nil {
+				t.Fatalf("format %d: the object is decoded", f)
+			}
+			want, err := one.Decode(f, raw, decode.Origin{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.GetUID() != pod.UID || got.GetResourceVersion() != pod.ResourceVersion {
+				t.Fatalf("packed %s %s, want %s %s", got.GetUID(), got.GetResourceVersion(), pod.UID, pod.ResourceVersion)
+			}
+			if diff := cmp.Diff(want, got.Decoded(nil)); diff != "" {
+				t.Fatalf("format %d (-decoded +restored):\n%s", f, diff)
+			}
+		}
+	}
+	const twice = `{"metadata":{"name":"a"},"metadata":{"name":"b"}}` // Check leaves it to Decode
+	got, err := k.Restored(one, decode.Encoded{Format: decode.JSON, Raw: []byte(twice)}, false)
+	if err != nil || got.decoded.Load() == nil || got.GetName() != "b" {
+		t.Errorf("restored %v, %v, want the decoded b", got, err)
+	}
+	for _, damaged := range []string{`{"metadata":{"name":"a"}`, `{"metadata":{"name":7}}`} {
+		if got, err := k.Restored(one, decode.Encoded{Format: decode.JSON, Raw: []byte(damaged)}, false); err == nil {
+			t.Errorf("restored %v of %s", got, damaged)
+		}
+	}
+}
+
+// The next version of an object that somebody has read is decoded when it arrives, until nobody reads any more. So it shares with the
+// version that a reader holds.
+func TestUnreadUntilItIsRead(t *testing.T) {
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, raw := k.pool.Get(), []byte(`{"metadata":{"name":"a","labels":{"a":"b"}}}`)
+	first := k.Unread(one, decode.JSON, raw, nil, nil)
+	held := first.Decoded(nil)
+	for range 1000 {
+		if k.Unread(one, decode.JSON, raw, nil, first) != nil {
+			t.Fatal("the version after one that is held is not decoded")
+		}
+	}
+	runtime.KeepAlive(held)
+	held = nil
+	for range 100 {
+		if runtime.GC(); first.Alive() == nil {
+			break
+		}
+	}
+	decodes := 0
+	for range 1000 {
+		if k.Unread(one, decode.JSON, raw, nil, first) == nil {
+			decodes++
+		}
+	}
+	if decodes < 800 || decodes == 1000 {
+		t.Errorf("%d of 1000 versions after one that was read are decoded", decodes)
+	}
+	k.Transform = func(obj any) (any, error) { return obj, nil }
+	if k.Unread(one, decode.JSON, raw, nil, nil) != nil {
+		t.Error("Transform gets no object")
+	}
+	k.Transform = nil
+	if k.Unread(one, decode.JSON, []byte(`{"metadata":{"name":""}}`), nil, nil) != nil {
+		t.Error("an object without a name is packed")
+	}
+}

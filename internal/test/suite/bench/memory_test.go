@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/test/canned"
+	"github.com/typedinformer/informer/internal/test/fleet"
+	"github.com/typedinformer/informer/internal/test/testkit"
+)
+
+// The estimate of the memory is close to what the heap has more with the store than without.
+// Guarantees: O1
+func TestMemoryEstimate(t *testing.T) {
+	const pods = 2000
+	for name, config := range map[string]informer.Config[*corev1.Pod]{
+		"default":   {},
+		"Share":     {Share: true},
+		"Compact":   {Compact: true},
+		"Transform": {Compact: true, Transform: func(p *corev1.Pod) (*corev1.Pod, error) { p.Status = corev1.PodStatus{}; return p, nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := canned.ListOf(t, "application/vnd.kubernetes.protobuf", fleet.New(fleet.Config{Pods: pods}).All())
+			_, stop := runOwn(t, server, config) // allocates what is allocated once
+			stop()
+			before := testkit.LiveMemory()
+			inf, stop := runOwn(t, server, config)
+			held := testkit.LiveMemory() - before
+			s := inf.Status()
+			stop()
+			if s.Objects != pods {
+				t.Fatalf("%d objects", s.Objects)
+			}
+			low, high := 0.7, 1.4
+			if config.Compact {
+				low = 0.4 // half a megabyte of dictionaries and encoders does not count
+			}
+			if config.Share {
+				high = 2.5 // what thousands of pods share counts as often as among 32
+			}
+			if ratio := float64(s.Memory) / float64(held); ratio < low || ratio > high {
+				t.Errorf("the estimate is %d B an object, the heap has %d: %.2f times as much", s.Memory/pods, held/pods, ratio)
+			} else {
+				t.Logf("the estimate is %d B an object, the heap has %d: %.2f times as much", s.Memory/pods, held/pods, ratio)
+			}
+		})
+	}
+}
