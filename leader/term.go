@@ -20,7 +20,7 @@ func (e *Elector) lead(ctx context.Context, c *claim, work func(context.Context)
 	// The renewals outlive ctx while the work runs.
 	renewing, returned := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
-	tasks.Go(func() { e.keep(renewing, c, working, end) })
+	tasks.Go(func() { e.keep(renewing, c, end) })
 	tasks.Go(func() { e.watch(renewing, working, end) })
 	tasks.Go(func() {
 		select {
@@ -64,7 +64,7 @@ func (e *Elector) end() {
 }
 
 // keep renews the lease until ctx ends or the lease is lost. It calls end when another replica has taken the lease.
-func (e *Elector) keep(ctx context.Context, c *claim, working context.Context, end context.CancelCauseFunc) {
+func (e *Elector) keep(ctx context.Context, c *claim, end context.CancelCauseFunc) {
 	for run.Sleep(ctx, e.config.RetryPeriod) == nil && !e.lost() {
 		sent := e.stamp()
 		err := c.renew(ctx)
@@ -72,10 +72,9 @@ func (e *Elector) keep(ctx context.Context, c *claim, working context.Context, e
 			return // the work has returned
 		}
 		e.note(c, err)
-		e.check(working, end) // a lease that has passed its deadline before the response is lost
 		switch {
 		case err == nil:
-			e.renew(sent)
+			e.renew(sent) // if the lease is overdue, that does not count, and watch is about to find it lost
 		case errors.Is(err, lease.ErrTaken):
 			e.mu.Lock()
 			e.loseLocked(end)

@@ -17,11 +17,11 @@ const keepPeriod = time.Minute
 
 // holding makes the informers hold the objects of the slots that a replica needs. A slot is in one of these states:
 //
-//	        aim, with the slot                     the lists have ended
-//	absent --------------------> in the target ----------------------------> in the target, and held
-//	  ^                                |                                                |
-//	  +--------------------------------+------------------------------------------------+
-//	     aim, without the slot: at once if another slot comes, else keepPeriod after all has settled
+//	            aim, with the slot                     the lists have ended
+//	not wanted --------------------> in the target ----------------------> in the target, and held
+//	    ^                                  |                                          |
+//	    +----------------------------------+------------------------------------------+
+//	       aim, without the slot: at once if another slot comes, else keepPeriod after no slot has been moving
 //
 // Its invariant is that the informers hold all objects of a slot that is held. So a slot that leaves the target is no
 // longer held, even if it comes back before the informers have dropped its objects: they list it again. And a list that

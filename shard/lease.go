@@ -147,7 +147,7 @@ func (s *session) wrote(seen *coordinationv1.Lease) bool {
 func (s *session) renewLocked(sent lease.Stamp) {
 	written := s.record.Seen()
 	if s.own.uid != written.UID {
-		s.own.uid = written.UID
+		s.own.uid, s.own.seen = written.UID, false
 		run.Signal(s.wake) // the informer may have the Lease already
 	}
 	if s.own.unseen.IsZero() && !s.roster.has(written.UID, written.ResourceVersion) { // the event may be first

@@ -28,8 +28,8 @@ import (
 // monotonic clock of this process, from when it received the change, and the Lease is deleted at the version that has
 // not changed since. So the holder of the Lease, which counts from when it sent that version, has lost it before.
 //
-// roster waits for nothing, and deletes only when the session calls delete. The lock of the session protects it, except
-// for leases and delete.
+// Only delete and refresh send requests and wait for them. They need no lock; the lock of the session protects all
+// else.
 type roster struct {
 	config     *Config
 	api        *informer.TypedClient[*coordinationv1.Lease]
@@ -77,8 +77,8 @@ func changed(old, lease *coordinationv1.Lease) bool {
 	})
 }
 
-// read returns the group. uid is that of this replica's Lease. The lock makes sure that each Lease that was observed is
-// in the store, or gone.
+// read returns the group. uid is that of this replica's Lease. Since the caller has the lock, each Lease that was
+// observed is in the store, or gone.
 func (r *roster) read(uid types.UID) group {
 	return r.directory.read(slices.Collect(r.leases.Store().All()), uid, r.config)
 }
@@ -129,7 +129,7 @@ func (r *roster) expired(g *group, uid types.UID) (expired []member, next time.D
 	return expired, next
 }
 
-// delete deletes a Lease, at a version unless that is empty.
+// delete deletes a Lease, at a version unless that is empty. It needs no lock.
 func (r *roster) delete(ctx context.Context, name string, uid types.UID, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.config.requestTimeout())
 	defer cancel()

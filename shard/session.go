@@ -27,11 +27,11 @@ import (
 //
 // Its goroutines are these:
 //
-//	follow      steer, whenever one of the machines or the group has changed: claims and holding step after the group
-//	keep        writes the own Lease, every RetryPeriod and when its content changes
-//	watch       looks at the clocks: loses the lease in time, finds stuck calls, calls Fatal
+//	follow      calls steer when a machine or the group has changed. steer brings claims and holding closer to the plan
+//	keep        writes the own Lease every RetryPeriod, and when its content changes
+//	watch       looks at the clocks. It loses the lease in time, finds stuck calls, and calls Fatal
 //	leave       hands over the slots when ctx ends
-//	tasks       gain and release slots, end the work of a lost lease, delete expired Leases
+//	tasks       gain and release slots, wait for the calls of a lost lease, and delete expired Leases
 //
 // No slot stays in a phase for ever, because a replica stops renewing when only the end of its process can free a slot:
 // while it drains after a lost lease, and when a call in a releasing slot is stuck and no other slot is left to hand
@@ -53,7 +53,7 @@ type session struct {
 
 	mu     sync.Mutex // protects the fields below
 	state  State
-	term   *lease.Term // table uses it, too
+	term   *lease.Term // table asks it without the lock whether the lease is alive
 	roster roster
 	claims claims
 	yields yields

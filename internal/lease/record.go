@@ -136,3 +136,19 @@ func (r *Record) see(got *coordinationv1.Lease) {
 	}
 	r.seen, r.stale = got, false
 }
+
+// Holder returns the identity of the holder. Empty means that there is none.
+func Holder(l *coordinationv1.Lease) string {
+	if l == nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// Duration returns how long the holder of l has it after a renewal, or otherwise if l does not say that.
+func Duration(l *coordinationv1.Lease, otherwise time.Duration) time.Duration {
+	if d := l.Spec.LeaseDurationSeconds; d != nil && *d > 0 {
+		return time.Duration(*d) * time.Second
+	}
+	return otherwise
+}
