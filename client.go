@@ -45,9 +45,10 @@ import (
 // the server and on everybody who may create objects.
 type Client struct {
 	http    *transport.Client
-	cluster *warmstart.Cluster // of the server; clients of WithTracer share it, and updating
+	cluster *warmstart.Cluster // of the server; those of WithTracer and WithObserver share it, and updating
 	// updating is held during an update, for http and cluster to have the same config.
 	updating *sync.Mutex
+	observe  func(obj Object) // see WithObserver; nil for none
 }
 
 // errNoClient indicates a nil *Client.
@@ -68,13 +69,14 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{client, warmstart.NewCluster(config, client.Base()), new(sync.Mutex)}, nil
+	return &Client{http: client, cluster: warmstart.NewCluster(config, client.Base()), updating: new(sync.Mutex)}, nil
 }
 
 // Update makes the client use the server address, the TLS settings, the credentials, and the proxy, dialer, transport
-// and transport wrappers of config, which it does not keep or change. It is for credentials and certificate authorities
-// that are replaced while the program runs, and for a server that gets another address. A client of WithTracer, and the
-// client that it was made from, are updated together, with all their informers, typed clients and electors.
+// and transport wrappers of config, which it does not keep or change. It is for credentials and certificate
+// authorities that are replaced while the program runs, and for a server that gets another address. A client of
+// WithTracer or WithObserver, and the client that it was made from, are updated together, with all their informers,
+// typed clients and electors.
 //
 //   - Open watches end, and resume with the new credentials at the resource version that they have. Nothing is listed,
 //     and no handler is called. An informer that waits after a failure, for example of the old credentials, tries again
@@ -101,15 +103,27 @@ func (c *Client) Update(config *rest.Config) error {
 // WithTracer returns a client that is like c, and reports each request to tracer. Both share the connections, the rate
 // limit and the status. A nil tracer means none.
 func (c *Client) WithTracer(tracer Tracer) *Client {
+	traced := *c
 	if tracer == nil {
-		return &Client{c.http.WithTracer(nil), c.cluster, c.updating}
+		traced.http = c.http.WithTracer(nil)
+		return &traced
 	}
-	traced := c.http.WithTracer(func(ctx context.Context,
+	traced.http = c.http.WithTracer(func(ctx context.Context,
 		t transport.Trace) (context.Context, func(transport.Result)) {
 		ctx, ended := tracer.Request(ctx, RequestTrace(t))
 		return ctx, func(r transport.Result) { ended(RequestResult(r)) }
 	})
-	return &Client{traced, c.cluster, c.updating}
+	return &traced
+}
+
+// WithObserver returns a client that is like c, and with which informers pass each object to observe before anybody
+// else sees it, after Config.Transform. Both clients share the connections, the rate limit and the status. Several
+// informers call observe at the same time. Their Config.Share and Config.Compact are ignored, so that each object has
+// memory of its own: it is for tests, such as those with informertest.DetectAllMutations. A nil observe means none.
+func (c *Client) WithObserver(observe func(obj Object)) *Client {
+	observed := *c
+	observed.observe = observe
+	return &observed
 }
 
 // Status returns the present status of the client.

@@ -154,14 +154,14 @@ func (e *DecodeError) Error() string {
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// witnessed returns a copy of c for an informer whose objects see receives. Each object has memory of its own.
-func (c Config[T]) witnessed(see func(obj any)) Config[T] {
+// observed returns a copy of c for an informer whose objects observe receives. Each object has memory of its own.
+func (c Config[T]) observed(observe func(obj Object)) Config[T] {
 	transform := c.Transform
 	if !c.Share || !c.Compact { // both are an error, which stays
 		c.Share, c.Compact = false, false
 	}
 	if transform == nil && c.Filter == nil && c.WarmStart.Revision == "" {
-		c.WarmStart.Revision = "witnessed" // a Transform needs one
+		c.WarmStart.Revision = "observed" // a Transform needs one
 	}
 	c.Transform = func(obj T) (T, error) {
 		var err error
@@ -169,7 +169,7 @@ func (c Config[T]) witnessed(see func(obj any)) Config[T] {
 			obj, err = transform(obj)
 		}
 		if err == nil {
-			see(obj)
+			observe(obj)
 		}
 		return obj, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/source/intake"
-	"github.com/typedinformer/informer/internal/witness"
 )
 
 // Informer keeps a [Store] equal to a collection on the API server, and delivers each change to its handlers.
@@ -59,8 +58,8 @@ func New[T Object](client *Client, resource Resource, config Config[T]) *Informe
 
 // newInformer is New without the log, for a caller that returns the error.
 func newInformer[T Object](client *Client, resource Resource, config Config[T]) *Informer[T] {
-	if see := witness.Watcher(); see != nil {
-		config = config.witnessed(see)
+	if client != nil && client.observe != nil {
+		config = config.observed(client.observe)
 	}
 	if config.Compact {
 		c, store := newCompact(client, resource, config)

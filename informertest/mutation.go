@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/witness"
 )
 
 // DetectMutations finds handlers and readers that write to cached objects, which all readers share. Call it with the
@@ -49,34 +48,23 @@ func DetectMutations[T informer.Object](t testing.TB, config *informer.Config[T]
 	return check
 }
 
-// DetectAllMutations is like [DetectMutations] for every informer that the process creates until t ends, for a program
-// that makes its configurations itself:
+// DetectAllMutations is like [DetectMutations] for every informer of the client that it returns, for a program that makes
+// its configurations itself:
 //
-//	informertest.DetectAllMutations(t)
+//	client, _ = informertest.DetectAllMutations(t, client)
 //	err := run(ctx, client) // as main calls it
 //
-// Tests that run at the same time share informers with t, so call it in one that does not run in parallel with others.
-// t fails at once if another test detects all mutations.
-func DetectAllMutations(t testing.TB) (check func()) {
+// The client that it returns is like client; see [informer.Client.WithObserver]. Informers of client itself are not
+// watched.
+func DetectAllMutations(t testing.TB, client *informer.Client) (watched *informer.Client, check func()) {
 	t.Helper()
-	var d mutationDetector[informer.Versioned]
-	end, ok := witness.Watch(func(obj any) {
-		if o, ok := obj.(informer.Versioned); ok {
-			d.remember(o)
-		}
-	})
-	if !ok {
-		t.Fatal("informertest.DetectAllMutations: another test does that now")
-	}
+	var d mutationDetector[informer.Object]
 	check = func() {
 		t.Helper()
 		d.check(t)
 	}
-	t.Cleanup(func() {
-		end()
-		check()
-	})
-	return check
+	t.Cleanup(check)
+	return client.WithObserver(d.remember), check
 }
 
 // mutationDetector keeps copies of objects. T may be an interface.

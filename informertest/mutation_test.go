@@ -89,7 +89,7 @@ func follow[T informer.Object](t *testing.T, all bool) (T, *failures, func()) {
 	config := informer.Config[T]{Share: true}
 	var check func()
 	if all {
-		check = informertest.DetectAllMutations(f)
+		client, check = informertest.DetectAllMutations(f, client)
 	} else {
 		check = informertest.DetectMutations(f, &config)
 	}
@@ -161,7 +161,7 @@ func TestDetectAllMutations_WarmStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	informertest.DetectAllMutations(t)
+	client, _ = informertest.DetectAllMutations(t, client)
 	for name, c := range map[string]struct {
 		config informer.Config[*corev1.Pod]
 		valid  bool
@@ -181,23 +181,20 @@ func TestDetectAllMutations_WarmStart(t *testing.T) {
 	}
 }
 
-// Only one test of a process can detect all mutations, and none does after its end.
-func TestDetectAllMutations_Once(t *testing.T) {
-	first, second := &failures{TB: t}, &failures{TB: t}
-	informertest.DetectAllMutations(first)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		informertest.DetectAllMutations(second)
-	}()
-	<-ended
-	second.want("another test")
-	first.cleanup()
-	pod, f, check := follow[*corev1.Pod](t, false)
-	pod.Labels["app"] = "other"
+// Each test watches the informers of its own client.
+func TestDetectAllMutations_OwnClient(t *testing.T) {
+	first, f, check := follow[*corev1.Pod](t, true)
+	second, g, checkOther := follow[*corev1.Pod](t, true)
+	first.Labels["app"] = "other"
+	checkOther()
+	g.want()
 	check()
-	f.want("Labels") // of its own detector
-	first.want()
+	f.want("Labels")
+	second.Labels["app"] = "other"
+	check()
+	f.want()
+	checkOther()
+	g.want("Labels")
 }
 
 // The copy shares no mutable memory.

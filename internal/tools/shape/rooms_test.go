@@ -58,7 +58,6 @@ var rooms = map[string][]string{
 	"informer/sources":    {"object"},
 	"source/transport":    {"source/decode", "errtext", "source/gzipstream", "histogram"},
 	"informer/union":      {"object", "run"},
-	"witness":             nil,
 	"queue/ownwrites":     {"object"},
 	// help for tests, benchmarks and tools
 	"test/canned":      {"source/decode", "test/fleet"},
