@@ -1,6 +1,7 @@
 package crcache_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"reflect"
@@ -18,13 +19,31 @@ import (
 	"github.com/typedinformer/informer/crcache"
 )
 
-// late is a body that arrives a second late.
-type late struct{ io.ReadCloser }
+// late is a body that arrives a second late. As for any body from the network, Close ends a Read: client-go 0.38 waits for
+// that while it holds a mutex, so time in a bubble stops meanwhile.
+type late struct {
+	io.ReadCloser
+	closed context.Context
+	close  context.CancelFunc
+}
 
-func (l late) Read(p []byte) (int, error) {
+func newLate(body io.ReadCloser) *late {
+	closed, end := context.WithCancel(context.Background())
+	return &late{body, closed, end}
+}
+
+func (l *late) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
-	<-time.After(time.Second)
+	select {
+	case <-time.After(time.Second):
+	case <-l.closed.Done():
+	}
 	return n, err
+}
+
+func (l *late) Close() error {
+	l.close()
+	return l.ReadCloser.Close()
 }
 
 // The option EnableReadYourWritesConsistency of controller-runtime's client works with the cache: a read sees all
@@ -39,7 +58,7 @@ func TestReadYourWrites(t *testing.T) {
 				c := by.create(w, cache.Options{HTTPClient: &http.Client{Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
 					resp, err := next.RoundTrip(r)
 					if err == nil {
-						resp.Body = late{resp.Body}
+						resp.Body = newLate(resp.Body)
 					}
 					return resp, err
 				})}})
