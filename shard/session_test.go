@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -132,6 +133,36 @@ func TestSlotThatLeftTheTargetIsNotHeld(t *testing.T) {
 		hold("0-10", "0-8") // and comes back while the informers drop its objects
 		listed(5, "0-8,10")
 		listed(6, "0-10")
+	})
+}
+
+// follower is an informer that calls a function.
+type follower func(ctx context.Context) error
+
+func (f follower) SetShard(ctx context.Context, _ informer.Shard) error { return f(ctx) }
+
+// The controllers know that keys of a slot belong to another replica before the informers drop its objects. Otherwise
+// they would reconcile the keys as deleted.
+//
+// Guarantees: S3
+func TestLeavingSlotsArePublishedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *session
+		var seen []informer.Ownership // of slot 7, when a follower changes its shard
+		s = sessionOf(t, follower(func(ctx context.Context) error {
+			seen = append(seen, s.table.ownership(7<<60))
+			return context.Cause(ctx)
+		}))
+		for _, desired := range []string{"0-7", "0-6,8"} {
+			s.mu.Lock()
+			s.claims.desired = must(parseSlots(desired, 16))
+			s.holdLocked()
+			s.mu.Unlock()
+			synctest.Wait()
+		}
+		if want := []informer.Ownership{informer.KeyAwaited, informer.KeyAwaited, informer.KeyForeign}; !slices.Equal(seen, want) {
+			t.Errorf("slot 7 was %v, want %v", seen, want)
+		}
 	})
 }
 
