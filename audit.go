@@ -73,7 +73,16 @@ type AuditStatus struct {
 
 // auditResult returns the result for r, an audit of resource.
 func auditResult(resource Resource, r audit.Result) AuditResult {
-	result := AuditResult{resource, r.Version, r.Time, r.Took, r.Objects, r.Bytes, r.Unclear, r.Differ, nil}
+	result := AuditResult{
+		Resource:        resource,
+		ResourceVersion: r.Version,
+		Time:            r.Time,
+		Took:            r.Took,
+		Objects:         r.Objects,
+		Bytes:           r.Bytes,
+		Unclear:         r.Unclear,
+		Differ:          r.Differ,
+	}
 	for _, d := range r.Named {
 		result.Differences = append(result.Differences, AuditDifference(d))
 	}
@@ -82,6 +91,14 @@ func auditResult(resource Resource, r audit.Result) AuditResult {
 
 // auditStatus returns the status for s, the audits of resource.
 func auditStatus(resource Resource, s audit.Status) AuditStatus {
-	return AuditStatus{s.Equal, s.Different, s.Failed, s.Differ, auditResult(resource, s.Last), s.LastEqual, s.LastError,
-		s.Next}
+	return AuditStatus{
+		Equal:     s.Equal,
+		Different: s.Different,
+		Failed:    s.Failed,
+		Differ:    s.Differ,
+		Last:      auditResult(resource, s.Last),
+		LastEqual: s.LastEqual,
+		LastError: s.LastError,
+		Next:      s.Next,
+	}
 }

@@ -54,7 +54,12 @@ type audited[T Object] struct {
 
 // newAudited returns the source of r, a reflector of resource that feeds store.
 func newAudited[T Object](client *Client, resource Resource, r *Reflector[T], store *Store[T]) audited[T] {
-	return audited[T]{store, r, newMetadataSource(client, resource, r, Key{}), r.loop.PageSize}
+	return audited[T]{
+		store:     store,
+		reflector: r,
+		source:    newMetadataSource(client, resource, r, Key{}),
+		pageSize:  r.loop.PageSize,
+	}
 }
 
 // newMetadataSource returns the source of the metadata of the objects of r, a reflector of resource, or of one of them

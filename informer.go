@@ -72,7 +72,16 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 // newFace returns an informer with that store and engine. f is the follower behind them.
 func newFace[T, S Object](client *Client, resource Resource, config Config[T], store *Store[T], engine engine[T],
 	f *follower[S]) *Informer[T] {
-	return &Informer[T]{resource, config, f.invalid, store, f.hub.Synced(), f.hub.Stopped(), engine, client}
+	return &Informer[T]{
+		resource: resource,
+		config:   config,
+		invalid:  f.invalid,
+		store:    store,
+		synced:   f.hub.Synced(),
+		stopped:  f.hub.Stopped(),
+		engine:   engine,
+		client:   client,
+	}
 }
 
 // Store returns the local copy. It is empty at first, complete once WaitSynced has returned nil, and stays readable

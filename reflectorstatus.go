@@ -219,9 +219,18 @@ func reflectorStatus(s reflector.Status) ReflectorStatus {
 		ResourceVersionTime: s.ResourceVersionTime,
 		WatchOpen:           s.WatchOpen,
 		NoWatchSince:        s.NoWatchSince,
-		Traffic: ReflectorTraffic{s.Requests.Lists, s.Requests.Watches, reasons(s.Requests.ListsBy),
-			reasons(s.Requests.WatchesBy), s.Requests.SharedKeys, s.Requests.Bytes, s.Requests.Events, s.Late,
-			s.Requests.AuditID, s.Requests.CutAfter},
+		Traffic: ReflectorTraffic{
+			Lists:      s.Requests.Lists,
+			Watches:    s.Requests.Watches,
+			ListsBy:    reasons(s.Requests.ListsBy),
+			WatchesBy:  reasons(s.Requests.WatchesBy),
+			SharedKeys: s.Requests.SharedKeys,
+			Bytes:      s.Requests.Bytes,
+			Events:     s.Requests.Events,
+			Late:       s.Late,
+			AuditID:    s.Requests.AuditID,
+			CutAfter:   s.Requests.CutAfter,
+		},
 		Restored:     s.Restored,
 		Failures:     s.Failures,
 		DecodeErrors: s.DecodeErrors,
@@ -231,7 +240,12 @@ func reflectorStatus(s reflector.Status) ReflectorStatus {
 		WarmStart:    WarmStartStatus(s.WarmStart),
 	}
 	for _, t := range s.Transitions {
-		to.Transitions = append(to.Transitions, Transition{t.Time, ReflectorState(t.State), Reason(t.Reason), t.Err})
+		to.Transitions = append(to.Transitions, Transition{
+			Time:   t.Time,
+			State:  ReflectorState(t.State),
+			Reason: Reason(t.Reason),
+			Err:    t.Err,
+		})
 	}
 	return to
 }

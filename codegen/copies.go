@@ -24,7 +24,7 @@ type copiedType struct {
 func copies(decls []*decl) (list []copiedType) {
 	for _, d := range decls {
 		if len(d.Values) == 0 {
-			list = append(list, copiedType{d.Name(), true, true, d.Object, d.DeepCopy()})
+			list = append(list, copiedType{Name: d.Name(), Into: true, Copy: true, Object: d.Object, Body: d.DeepCopy()})
 		}
 	}
 	return list

@@ -136,7 +136,15 @@ func (p *printer) factory(flags factoryFlags, to outputDir, apis []*api) (map[st
 		if version != nil {
 			f.named[version.Listers] = "listers"
 		}
-		d := &factoryData{f, flags.clientset, path.Join(root, "internalinterfaces"), storagePath, groups, group, version}
+		d := &factoryData{
+			fileData:  f,
+			Clientset: flags.clientset,
+			Internal:  path.Join(root, "internalinterfaces"),
+			Storage:   storagePath,
+			Groups:    groups,
+			Group:     group,
+			Version:   version,
+		}
 		var err error
 		files[name], err = p.render(f, d, text)
 		return err

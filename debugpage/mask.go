@@ -157,7 +157,14 @@ type veil struct {
 func (h *handler) veilOf(r *request, s store) veil {
 	resource := s.resource().GroupResource()
 	unmask := func(of schema.GroupResource) bool { return h.unmask(r, of) }
-	return veil{resource, h.masked(resource), s.typeOf(), maskedType(s.typeOf()), kindless(s.typeOf()), unmask}
+	return veil{
+		resource: resource,
+		all:      h.masked(resource),
+		of:       s.typeOf(),
+		ofType:   maskedType(s.typeOf()),
+		kindless: kindless(s.typeOf()),
+		unmask:   unmask,
+	}
 }
 
 // kindOf returns secrets or configMaps for a Secret or a ConfigMap, and the zero resource for other objects.

@@ -59,7 +59,13 @@ func (b *builder) add(kind, name string, found []finding) (worst Severity) {
 		if !b.authorized {
 			f.detail = ""
 		}
-		b.problems = append(b.problems, Problem{f.severity, kind, name, f.message, shorten(f.detail)})
+		b.problems = append(b.problems, Problem{
+			Severity: f.severity,
+			Kind:     kind,
+			Name:     name,
+			Message:  f.message,
+			Detail:   shorten(f.detail),
+		})
 		worst = worse(worst, f.severity)
 	}
 	return worst

@@ -44,8 +44,8 @@ func NewListWatchFromClient(c cache.Getter, resource, namespace string, fieldSel
 func NewFilteredListWatchFromClient(c cache.Getter, resource, namespace string,
 	optionsModifier func(options *metav1.ListOptions)) *ListWatch {
 	return &ListWatch{
-		cache.NewFilteredListWatchFromClient(c, resource, namespace, optionsModifier),
-		c, resource, namespace, optionsModifier,
+		ListWatch: cache.NewFilteredListWatchFromClient(c, resource, namespace, optionsModifier),
+		client:    c, resource: resource, namespace: namespace, options: optionsModifier,
 	}
 }
 

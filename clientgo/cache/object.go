@@ -59,7 +59,12 @@ type identity struct {
 }
 
 func identityOf(obj metav1.Object) identity {
-	return identity{obj.GetNamespace(), obj.GetName(), obj.GetUID(), obj.GetResourceVersion()}
+	return identity{
+		namespace: obj.GetNamespace(),
+		name:      obj.GetName(),
+		uid:       obj.GetUID(),
+		version:   obj.GetResourceVersion(),
+	}
 }
 
 // held returns the object that an informer holds for the result of a transform: the result itself if it is of type t

@@ -88,8 +88,14 @@ func (r *recorder) record(i clientcache.SharedIndexInformer) (recorded, error) {
 		return recorded{}, fmt.Errorf("the request of the informer: %w", err)
 	}
 	limit, _ := strconv.Atoi(query.Get("limit")) // zero if there is none
-	return recorded{resource, i.GetIndexer().GetIndexers(), settings.resync, settings.description, limit,
-		settings.transforms}, nil
+	return recorded{
+		resource:    resource,
+		indexers:    i.GetIndexer().GetIndexers(),
+		resync:      settings.resync,
+		description: settings.description,
+		pageSize:    limit,
+		transforms:  settings.transforms,
+	}, nil
 }
 
 // errNoRequest indicates that the informer did not use the client that it was given.

@@ -50,7 +50,7 @@ func (h *held[T]) put(key object.Key, obj Object[T], bytes int64) (evicted int) 
 	for ; !h.fits(bytes); evicted++ {
 		h.drop(h.oldest().key)
 	}
-	h.entries[key] = h.order.PushFront(&entry[T]{key, obj, bytes, time.Now()})
+	h.entries[key] = h.order.PushFront(&entry[T]{key: key, obj: obj, bytes: bytes, used: time.Now()})
 	h.bytes += bytes
 	return evicted
 }

@@ -97,7 +97,7 @@ func Note(ctx context.Context, server string, resource schema.GroupResource, obj
 	}
 	w := Write{Server: server, Resource: resource, Object: obj, Version: obj.GetResourceVersion()}
 	_, w.Gone = obj.(Gone)
-	of := id{server, resource, obj.GetNamespace(), obj.GetName()}
+	of := id{server: server, resource: resource, namespace: obj.GetNamespace(), name: obj.GetName()}
 	notes.mu.Lock()
 	defer notes.mu.Unlock()
 	switch {

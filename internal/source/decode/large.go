@@ -30,7 +30,12 @@ var errSkippedTooLarge = fmt.Errorf("an object or frame of more than %d MiB is %
 
 // clone returns a copy of the identity.
 func (id Identity) clone() Identity {
-	return Identity{bytes.Clone(id.Namespace), bytes.Clone(id.Name), bytes.Clone(id.UID), bytes.Clone(id.ResourceVersion)}
+	return Identity{
+		Namespace:       bytes.Clone(id.Namespace),
+		Name:            bytes.Clone(id.Name),
+		UID:             bytes.Clone(id.UID),
+		ResourceVersion: bytes.Clone(id.ResourceVersion),
+	}
 }
 
 // isChange reports whether the object of such an event belongs to the collection.

@@ -160,7 +160,7 @@ func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer, cost budget) 
 	if set.since++; set.values[0].typ == nil || set.since > patience {
 		set.values[0], set.since = set.values[1], 0
 	}
-	set.values[1] = sharedValue{t, string(raw), int(cost), value}
+	set.values[1] = sharedValue{typ: t, raw: string(raw), cost: int(cost), value: value}
 }
 
 // hits counts for one field of a type how often a value to share was found.

@@ -96,8 +96,14 @@ type Traffic struct {
 // Traffic returns the counts until now. Any goroutine may call it.
 func (s *Source) Traffic() Traffic {
 	auditID, _ := s.auditID.Load().(string)
-	return Traffic{int(s.lists.Load()), int(s.watches.Load()), s.bytes.Load(), s.events.Load(), auditID,
-		time.Duration(s.cutAfter.Load())}
+	return Traffic{
+		Lists:    int(s.lists.Load()),
+		Watches:  int(s.watches.Load()),
+		Bytes:    s.bytes.Load(),
+		Events:   s.events.Load(),
+		AuditID:  auditID,
+		CutAfter: time.Duration(s.cutAfter.Load()),
+	}
 }
 
 // Awaiting is what a Source waits for.

@@ -54,7 +54,7 @@ func (c *Collector[T]) take(o Result[T]) error {
 		c.listing.fail(Failure{Err: errNamelessFiltered})
 	case o.Filtered:
 	case o.Err != nil:
-		c.listing.fail(Failure{o.Key, o.UID, o.Version, o.Err})
+		c.listing.fail(Failure{Key: o.Key, UID: o.UID, Version: o.Version, Err: o.Err})
 	default:
 		c.listing.add(o.Object)
 	}

@@ -110,7 +110,12 @@ func (l *Loop[T]) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
-	s.Requests = Requests{l.Source.Traffic(), l.listsBy.counts(), l.watchesBy.counts(), l.Decoder.Shared()}
+	s.Requests = Requests{
+		Traffic:    l.Source.Traffic(),
+		ListsBy:    l.listsBy.counts(),
+		WatchesBy:  l.watchesBy.counts(),
+		SharedKeys: l.Decoder.Shared(),
+	}
 	s.Read = int(l.read.Load())
 	s.OutsideShard = l.Decoder.Outside()
 	s.WarmStart = l.warm.status()
@@ -164,7 +169,7 @@ func (l *Loop[T]) enter(s State, err error, more ...any) {
 	latest := l.status.Transitions
 	// copied, since a status may share latest
 	l.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]),
-		Transition{now, s, l.state.Why, err})
+		Transition{Time: now, State: s, Reason: l.state.Why, Err: err})
 	if s != Listing {
 		l.settled = s
 	}

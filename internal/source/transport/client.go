@@ -269,7 +269,7 @@ func (c *Client) exchange(ctx context.Context, a *access, r Request, u *url.URL,
 	if !r.Watch {
 		body = NewProgress(ctx, body, timer, maxSilence, listProgress)
 	}
-	return &Response{body, f, auditID(resp.Header), end}, code, nil
+	return &Response{ReadCloser: body, Format: f, AuditID: auditID(resp.Header), end: end}, code, nil
 }
 
 // maxAuditID is the length of an Audit-Id that kube-apiserver accepts.

@@ -138,7 +138,7 @@ func (s *State) read(ctx context.Context, shard string, take func(object.Object)
 		if l.Current != l.Version {
 			st.CatchUpTo = l.Current
 		}
-		s.stored = stored{l.Version, h.Shard, h.Listed, h.Time}
+		s.stored = stored{version: l.Version, shard: h.Shard, listed: h.Listed, time: h.Time}
 	})
 	return l, nil
 }

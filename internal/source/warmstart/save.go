@@ -66,7 +66,7 @@ func (s *State) save(ctx context.Context, c Content, last bool) {
 	s.update(func(st *Status) {
 		st.SaveError = nil
 		st.Saves++
-		s.stored = stored{c.Version, c.Shard, c.Listed, began}
+		s.stored = stored{version: c.Version, shard: c.Shard, listed: c.Listed, time: began}
 		st.SavedAt, st.SaveTime = began, time.Since(began)
 		st.SavedObjects, st.SavedVersion, st.SavedBytes = objects, c.Version, bytes
 	})
@@ -86,7 +86,12 @@ func (s *State) failed(err error) {
 
 // write writes c into the storage.
 func (s *State) write(ctx context.Context, c Content, last bool) (objects int, bytes int64, err error) {
-	h := Header{s.config.Cluster.identify(s.config.Identity), c.Version, time.Now(), c.Listed}
+	h := Header{
+		Identity:        s.config.Cluster.identify(s.config.Identity),
+		ResourceVersion: c.Version,
+		Time:            time.Now(),
+		Listed:          c.Listed,
+	}
 	h.Shard = c.Shard
 	var known bool
 	if h.Cluster, known = s.config.Cluster.knownUID(); !known {

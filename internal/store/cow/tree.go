@@ -42,7 +42,7 @@ type Place[K comparable] struct {
 
 // Place returns the position of the item.
 func (it *Item[K, D]) Place() Place[K] {
-	return Place[K]{it.Key, it.Hash, it.Record.Space, it.Record.Name}
+	return Place[K]{Key: it.Key, Hash: it.Hash, Space: it.Record.Space, Name: it.Record.Name}
 }
 
 // Order is the sort order of a [Tree] that is not sorted by key: [ByName], which is the zero value, or [ByHash].

@@ -74,7 +74,7 @@ func (e *Edit[T]) steps(namespace string, items []T, policy Policy[T]) (steps []
 			switch {
 			case next < len(items) && object.KeyOf(items[next]) == key:
 				if !policy.Same(old, items[next]) {
-					steps = append(steps, step[T]{r, key, old, items[next]})
+					steps = append(steps, step[T]{record: r, key: key, old: old, new: items[next]})
 				}
 				next++
 			case !policy.Keep(key, old):

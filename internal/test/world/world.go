@@ -58,7 +58,7 @@ func New(t *testing.T, options informertest.Options) World {
 	ctx, cancel := context.WithTimeout(t.Context(), 7*24*time.Hour)
 	t.Cleanup(cancel)
 	pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: PodGVR})
-	return World{t, server, pods, ctx, first}
+	return World{T: t, Server: server, Pods: pods, ctx: ctx, first: first}
 }
 
 // Bubble runs test with its own server in a synctest bubble, where time passes only when all goroutines block.
