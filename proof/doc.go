@@ -10,5 +10,5 @@
 //	go run ./programs script                        kube-controller-manager and kube-scheduler, with clientgo
 //	go run ./programs measure                       what these and other programs need, with clientgo in each mode
 //
-// See each package for its flags, and docs/proofs.md for results.
+// See each package for its flags, and folder results for what they print.
 package proof

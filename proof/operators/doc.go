@@ -23,5 +23,5 @@
 // It needs the go command, the network, kube-apiserver and etcd. It compiles the last two from the
 // module e2e at first, which takes minutes.
 //
-// docs/proofs.md has the results.
+// proof/results has the tables.
 package main

@@ -39,5 +39,5 @@
 // nothing to do; their number must be the same at the end.
 //
 // -bin keeps the compiled programs for later runs, -keep the logs and heap profiles. The command needs the go command
-// and the network, and compiles kube-apiserver and etcd from the module e2e at first. docs/proofs.md has the results.
+// and the network, and compiles kube-apiserver and etcd from the module e2e at first. proof/results has the tables.
 package main

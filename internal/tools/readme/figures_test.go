@@ -209,7 +209,7 @@ func shellWords(text string) (words []string) {
 // flags of each command in a page exist. A command before the first section of a page of results is that of all its tables.
 func TestFiguresNameTheirCommands(t *testing.T) {
 	pages := []string{"README.md", "BENCHMARKS.md", "CONTRIBUTING.md"}
-	for _, pattern := range []string{"docs/*.md", "bench/results/*.md", "*/README.md", "*/*/README.md"} {
+	for _, pattern := range []string{"docs/*.md", "bench/results/*.md", "proof/results/*.md", "*/README.md", "*/*/README.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
