@@ -867,13 +867,7 @@ func (b *builder) manager(s manager.Status) Manager {
 		Tasks:    []Task{},
 	}
 	for _, t := range s.Tasks {
-		m.Tasks = append(m.Tasks, Task{
-			Name:    t.Name,
-			Phase:   t.Phase.String(),
-			State:   t.State.String(),
-			Since:   t.Since,
-			Failure: b.failure(t.Err, t.Since),
-		})
+		m.Tasks = append(m.Tasks, Task{Name: t.Name, Phase: t.Phase.String(), State: t.State.String(), Since: t.Since, Failure: b.failure(t.Err, t.Since)})
 	}
 	return m
 }
