@@ -7,6 +7,7 @@ import (
 	"io"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -278,8 +279,10 @@ func TestRecursiveTypes(t *testing.T) {
 			t.Errorf("%v: %v", typ, got)
 		}
 	}
+	// These contain themselves since v0.37, and the reviews, which nobody lists, since v0.38.
+	themselves := []string{"Workload", "LocalSubjectAccessReview", "SelfSubjectAccessReview", "SubjectAccessReview", "AuthorizationConditionsReview"}
 	for _, gvk := range builtinKinds() {
-		if typ := scheme.Scheme.AllKnownTypes()[gvk]; recursive(typ, map[reflect.Type]bool{}) && gvk.Kind != "Workload" { // since v0.37
+		if typ := scheme.Scheme.AllKnownTypes()[gvk]; recursive(typ, map[reflect.Type]bool{}) && !slices.Contains(themselves, gvk.Kind) {
 			t.Errorf("%v contains itself", gvk)
 		}
 	}
