@@ -48,7 +48,7 @@ func (m *claimsModel) step(format string, args ...any) {
 	m.steps = append(m.steps, fmt.Sprintf(format, args...))
 }
 
-// some returns the slots of set, of which about one in n has changed.
+// some returns a copy of set in which about one slot in n is changed.
 func (m *claimsModel) some(set slotSet, n int) slotSet {
 	changed := make(slotSet, modelSlots)
 	for slot := range changed {

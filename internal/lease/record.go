@@ -104,8 +104,9 @@ func (r *Record) Write(ctx context.Context, next *coordinationv1.Lease) error {
 	return err
 }
 
-// Renew updates the Lease of this process. own reports whether a Lease that was read is that of this process, and next
-// returns what to write, given the Lease as it is. If the Lease was deleted, or is not its own, the error is ErrTaken.
+// Renew updates the Lease of this process. own reports whether a Lease that was read is that of this process. next
+// receives the Lease as it was last seen, and returns the Lease to write. Renew returns ErrTaken if the Lease was
+// deleted, or is that of another process.
 // After a conflict it reads the Lease and writes again, once: the conflict may come from a change of metadata, or from
 // a write whose response was lost.
 func (r *Record) Renew(ctx context.Context, own func(*coordinationv1.Lease) bool,

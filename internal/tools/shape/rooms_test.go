@@ -35,17 +35,17 @@ var wings = map[string][]string{
 // ground are the folders in internal whose packages import only each other.
 var ground = []string{"object", "shardset", "run", "histogram", "errtext", "heapsize", "notfound"}
 
-// roomsIn returns the directories of the packages in internal, by their paths in it.
-func roomsIn(t *testing.T) map[string]string {
-	dirs, top := map[string]string{}, filepath.Join(root, "internal")
-	if err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+// packagesIn returns the directories of the packages in a folder of the repository, by their paths below base.
+func packagesIn(t *testing.T, folder, base string) map[string]string {
+	dirs := map[string]string{}
+	if err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.Name() == "testdata":
 			return fs.SkipDir
 		case d.IsDir() && len(parse(t, token.NewFileSet(), path)) > 0:
-			name, err := filepath.Rel(top, path)
+			name, err := filepath.Rel(filepath.Join(root, base), path)
 			dirs[filepath.ToSlash(name)] = path
 			return err
 		}
@@ -55,6 +55,9 @@ func roomsIn(t *testing.T) map[string]string {
 	}
 	return dirs
 }
+
+// roomsIn returns the directories of the packages in internal, by their paths in it.
+func roomsIn(t *testing.T) map[string]string { return packagesIn(t, "internal", "internal") }
 
 // importsOf returns the paths that the files of the package in dir import, without tests.
 func importsOf(t *testing.T, dir string) (paths []string) {
@@ -184,25 +187,8 @@ func testsOf(t *testing.T) map[string]int {
 // sized returns the directories of the packages whose sizes have limits, by path.
 func sized(t *testing.T) map[string]string {
 	dirs := map[string]string{"root": root}
-	for room, dir := range roomsIn(t) {
-		dirs["internal/"+room] = dir
-	}
-	for _, top := range bounded {
-		if err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case d.Name() == "testdata":
-				return fs.SkipDir
-			case d.IsDir() && len(parse(t, token.NewFileSet(), path)) > 0:
-				name, err := filepath.Rel(root, path)
-				dirs[filepath.ToSlash(name)] = path
-				return err
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+	for _, folder := range append([]string{"internal"}, bounded...) {
+		maps.Copy(dirs, packagesIn(t, folder, ""))
 	}
 	return dirs
 }
