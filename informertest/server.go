@@ -356,8 +356,11 @@ func (s *Server) Close() {
 	s.closed = true
 	s.httpMu.Unlock()
 	s.cancel()
+	// First, since http.Server.Close says farewell to each TLS connection with its mutex held. In memory, the peer may
+	// not read that, and who waits for the mutex stops the time of a bubble, in which the farewell would time out.
+	// connState breaks connections that are being accepted.
+	s.CloseConnections()
 	s.http.Close()
-	s.CloseConnections() // http.Server.Close may miss connections that are being accepted
 	s.running.Wait()
 }
 

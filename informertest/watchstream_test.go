@@ -80,6 +80,16 @@ func TestWatchInMemory_EndsItsConnection(t *testing.T) {
 	}
 }
 
+// A server in memory that closes while a client ends its watch. Both say farewell by TLS, and neither reads.
+func TestClose_BesidesAClientThatEnds(t *testing.T) {
+	defer testkit.Limit(time.Minute)()
+	for range 40 { // the two overtake each other
+		bubble(t, informertest.Options{Auth: &informertest.Auth{}}, func(t *testing.T, server *informertest.Server, _ *informertest.Collection[*corev1.Pod]) {
+			endsConnection(t, server, "/api/v1/pods?watch=1")
+		})
+	}
+}
+
 // endsConnection reports whether the response to a request says that its connection ends.
 func endsConnection(t *testing.T, server *informertest.Server, path string) bool {
 	t.Helper()
