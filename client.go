@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -14,6 +13,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/transport"
 	"github.com/typedinformer/informer/internal/source/warmstart"
+	"github.com/typedinformer/informer/status"
 )
 
 // Client sends requests to one API server. The rest.Config sets TLS, authentication, proxies, HTTP/2, the user agent,
@@ -127,7 +127,7 @@ func (c *Client) WithObserver(observe func(obj Object)) *Client {
 }
 
 // Status returns the present status of the client.
-func (c *Client) Status() ClientStatus { return clientStatus(c.http.Base().Host, c.http.Status()) }
+func (c *Client) Status() status.Client { return c.http.Status() }
 
 // ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a
 // decoded object in memory, 1 MiB for the parts of a list other than its items, 64 KiB for a Status.
@@ -135,64 +135,6 @@ var ErrTooLarge = decode.ErrTooLarge
 
 // ErrNoProgress indicates that the server did not answer in time, or stopped sending in the middle of a response.
 var ErrNoProgress = transport.ErrNoProgress
-
-// ClientStatus is the status of a [Client], since NewClient. The comments name the equivalent metrics of client-go.
-type ClientStatus struct {
-	// Host is the host and port of the API server.
-	Host string
-	// Requests counts the requests that were answered or failed: rest_client_requests_total.
-	Requests map[RequestKind]uint64
-	// Latencies has the times from sending a request to the header of its response, or to its failure, by HTTP method:
-	// rest_client_request_duration_seconds. For a streaming list or a watch, that is the time until it begins.
-	Latencies map[string]Durations
-	// Throttled has the times that requests waited for the client's own rate limit, also those that did not have to wait:
-	// rest_client_rate_limiter_duration_seconds.
-	Throttled Durations
-	// RecentRequests is the number of requests of the last five minutes, in steps of half a minute. RecentFailures is the
-	// number of those that failed: without a response, with the status 401, 403, 429 or 5xx, or with an unreadable
-	// response. Answers such as 404 and 409 are no failures. A request that its caller cancelled before the response does
-	// not count.
-	RecentRequests, RecentFailures uint64
-	// LastSuccess is the time of the latest request that did not fail. Zero means that there was none.
-	LastSuccess time.Time
-	// LastError is the latest failure, in the sense of RecentFailures, and LastErrorTime its time. Nil means that there
-	// was none. A success does not clear it. The text may come from the server or a proxy.
-	LastError     error
-	LastErrorTime time.Time
-}
-
-// RequestKind is a group of requests that ClientStatus counts together.
-type RequestKind struct {
-	// Method is the HTTP method.
-	Method string
-	// Code is the HTTP status code. Zero means that there was no response. A code that is not in the standard counts as
-	// the first of its class, so that a server cannot make up kinds.
-	Code int
-}
-
-// clientStatus returns s as the status of the client of host.
-func clientStatus(host string, s transport.Status) ClientStatus {
-	status := ClientStatus{
-		Host:           host,
-		Throttled:      Durations(s.Throttled),
-		RecentRequests: s.RecentRequests,
-		RecentFailures: s.RecentFailures,
-		LastSuccess:    s.LastSuccess,
-		LastError:      s.LastError,
-		LastErrorTime:  s.LastErrorTime,
-	}
-	if len(s.Requests) == 0 {
-		return status
-	}
-	status.Requests, status.Latencies = map[RequestKind]uint64{}, map[string]Durations{}
-	for kind, n := range s.Requests {
-		status.Requests[RequestKind(kind)] = n
-	}
-	for method, d := range s.Latencies {
-		status.Latencies[method] = Durations(d)
-	}
-	return status
-}
 
 // Tracer receives the spans of requests and reconciles; see [Client.WithTracer] and Controller.Tracer. Its methods are
 // called when an operation begins, in the goroutine of the operation, and return the context of the operation and a

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/histogram"
 	"github.com/typedinformer/informer/internal/queue/controller"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time. It adds a key again if
@@ -115,7 +117,7 @@ type ControllerStatus struct {
 	// OwnWrites is the status of Controller.OwnWrites.
 	OwnWrites OwnWritesStatus
 	// Reconciles has the times that the calls of Reconcile took.
-	Reconciles Durations
+	Reconciles status.Durations
 	// Queue is the status of the queue.
 	Queue QueueStatus
 }
@@ -454,7 +456,7 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	default:
 		count = func(s *ControllerStatus) { s.Succeeded++ }
 	}
-	c.update(func(s *ControllerStatus) { count(s); s.Reconciles.add(took) })
+	c.update(func(s *ControllerStatus) { count(s); histogram.Add(&s.Reconciles, took) })
 	c.failures.Note(key, err, began.Add(took))
 	if !again.RateLimited {
 		queue.Forget(key)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/typedinformer/informer/internal/histogram"
 )
 
 // reconciler is a controller of string keys that records each call and its time.
@@ -116,7 +118,7 @@ func TestControllerRequeuesByTheResult(t *testing.T) {
 				want := c.count
 				want.Name, want.Running, want.Workers = "controller", true, 1
 				want.Queue = got.Queue
-				want.Reconciles.add(0)
+				histogram.Add(&want.Reconciles, 0)
 				if c.err == nil {
 					want.LastSuccess = time.Now()
 				} else {

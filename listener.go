@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/status"
 )
 
 // Handler receives the changes of an informer's objects, one call at a time.
@@ -231,7 +232,7 @@ type SubscriptionStatus struct {
 	Oldest time.Duration
 	// Delays has the times from a change in the store to its call, for each call. Calls has the times that calls took; its
 	// Max is the slowest call. For an iteration with [Informer.Changes], the body of the loop is the call.
-	Delays, Calls Durations
+	Delays, Calls status.Durations
 	// Synced is true once the handler has processed the whole initial list.
 	Synced bool
 	// Blocking is true while the informer waits for the handler; see [DeliverEveryBlocking].
@@ -245,8 +246,8 @@ func subscriptionStatus(s deliver.Status) SubscriptionStatus {
 		Backlog:  s.Backlog,
 		Busy:     s.Busy,
 		Oldest:   s.Oldest,
-		Delays:   Durations(s.Delays),
-		Calls:    Durations(s.Calls),
+		Delays:   s.Delays,
+		Calls:    s.Calls,
 		Synced:   s.Synced,
 		Blocking: s.Blocking,
 	}

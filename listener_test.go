@@ -18,8 +18,10 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/histogram"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/test/testkit"
+	"github.com/typedinformer/informer/status"
 )
 
 // Guarantees: H7, H8
@@ -522,12 +524,12 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 				t.Errorf("%s:\n%+v, want\n%+v", when, got, want)
 			}
 		}
-		var delays, calls Durations
+		var delays, calls status.Durations
 		f.put(list(1))
 		synctest.Wait()
 		want("before the first change", SubscriptionStatus{})
 		f.put(upsert(2, "a"), upsert(3, "b"))
-		delays.add(0) // a is delivered at once
+		histogram.Add(&delays, 0) // a is delivered at once
 		<-time.After(time.Second)
 		f.put(upsert(4, "b"), remove(5, "a")) // b folds, and is as old as its first change
 		<-time.After(time.Second)
@@ -535,17 +537,17 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 		gates <- time.Second
 		<-time.After(time.Second)
 		synctest.Wait()
-		calls.add(3 * time.Second)
-		delays.add(3 * time.Second)
+		histogram.Add(&calls, 3*time.Second)
+		histogram.Add(&delays, 3*time.Second)
 		want("in the second call", SubscriptionStatus{Backlog: 1, Oldest: 2 * time.Second, Delays: delays, Calls: calls})
 		gates <- 0
 		gates <- 4 * time.Second
 		synctest.Wait()
 		<-time.After(4 * time.Second)
 		synctest.Wait()
-		calls.add(0)
-		delays.add(2 * time.Second)
-		calls.add(4 * time.Second)
+		histogram.Add(&calls, 0)
+		histogram.Add(&delays, 2*time.Second)
+		histogram.Add(&calls, 4*time.Second)
 		want("after all calls", SubscriptionStatus{Delays: delays, Calls: calls})
 		if calls.Max != 4*time.Second {
 			t.Errorf("the slowest call took %v", calls.Max)

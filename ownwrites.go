@@ -7,6 +7,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/queue/controller"
 	"github.com/typedinformer/informer/internal/queue/ownwrites"
+	"github.com/typedinformer/informer/status"
 )
 
 // OwnWrites makes a [Controller] wait for its own writes: a key whose reconcile wrote objects through a [TypedClient]
@@ -36,12 +37,12 @@ type OwnWritesStatus struct {
 	Waiting int
 	Expired uint64
 	// Waits has the times that keys have waited after Reconcile. Keys that did not have to wait do not count.
-	Waits Durations
+	Waits status.Durations
 }
 
 func (o *OwnWrites) status() OwnWritesStatus {
 	s := o.holds.Status()
-	return OwnWritesStatus{s.Waiting, s.Expired, Durations(s.Waits)}
+	return OwnWritesStatus{s.Waiting, s.Expired, s.Waits}
 }
 
 // note returns the context of a reconcile, and the notes of its writes, or nil if o is the zero value.

@@ -9,6 +9,7 @@ import (
 	"github.com/typedinformer/informer/internal/queue/controller"
 	"github.com/typedinformer/informer/internal/queue/queue"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // Priority orders the keys that wait in a [Queue]. There are three priorities: values below zero mean LowPriority,
@@ -99,7 +100,7 @@ type QueueStatus struct {
 	LongestReady time.Duration
 	// Waits has the times from a key being ready to Get: workqueue_queue_duration_seconds. Works has the times from Get to
 	// Done: workqueue_work_duration_seconds.
-	Waits, Works Durations
+	Waits, Works status.Durations
 }
 
 // Ownership says whether a key belongs to this replica of a program. [Controller.Own] uses it.
@@ -326,8 +327,8 @@ func (q *Queue[K]) Status() QueueStatus {
 		LongestRunning: l.LongestRunning,
 		Unfinished:     l.Unfinished,
 		LongestReady:   l.LongestReady,
-		Waits:          Durations(l.Waits),
-		Works:          Durations(l.Works),
+		Waits:          l.Waits,
+		Works:          l.Works,
 	}
 	for level, n := range l.Depth {
 		s.Depth[priorityOf(uint8(level))] = n

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
@@ -35,7 +36,7 @@ type Config struct {
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() informer.QueueStatus
 	// Clients are the Status methods of clients.
-	Clients []func() informer.ClientStatus
+	Clients []func() status.Client
 	// Replicas are the Status methods of replicas that share objects.
 	Replicas []func() shard.Status
 	// Hosts are the hosts that the URL of the page may have, beside localhost and the addresses of loopback: names such as

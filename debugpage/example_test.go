@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/review"
 )
@@ -20,7 +21,7 @@ func Example() {
 		mux.Handle("/debug/informers/", debugpage.New(debugpage.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
 			Controllers: []func() informer.ControllerStatus{controller.Status},
-			Clients:     []func() informer.ClientStatus{client.Status},
+			Clients:     []func() status.Client{client.Status},
 		}))
 	}
 }

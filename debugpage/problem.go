@@ -17,6 +17,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
@@ -220,7 +221,7 @@ func controllerProblems(s informer.ControllerStatus, now time.Time) (found []fin
 }
 
 // clientProblems returns the problems of a client: most of its latest requests failed.
-func clientProblems(s informer.ClientStatus, now time.Time) (found []finding) {
+func clientProblems(s status.Client, now time.Time) (found []finding) {
 	if s.RecentFailures <= fewFailures || s.RecentFailures*2 < s.RecentRequests {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/leader"
@@ -34,7 +35,7 @@ func TestStatus(t *testing.T) {
 		}}
 		ctl.Watch(informer.EnqueueObject(r.pods))
 		r.config.Queues = []func() informer.QueueStatus{queue.Status}
-		r.config.Clients = []func() informer.ClientStatus{r.client.Status}
+		r.config.Clients = []func() status.Client{r.client.Status}
 		r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
 		r.pod("default", "a", "")
 		run(r, r.pods)
@@ -197,8 +198,8 @@ func TestProblems(t *testing.T) {
 		},
 		"client": func(r *rig) {
 			now := time.Now()
-			s := informer.ClientStatus{Host: "server", RecentRequests: 124, RecentFailures: 118, LastError: forbidden(), LastErrorTime: now, LastSuccess: now.Add(-time.Minute)}
-			r.config = debugpage.Config{Clients: []func() informer.ClientStatus{func() informer.ClientStatus { return s }}}
+			s := status.Client{Host: "server", RecentRequests: 124, RecentFailures: 118, LastError: forbidden(), LastErrorTime: now, LastSuccess: now.Add(-time.Minute)}
+			r.config = debugpage.Config{Clients: []func() status.Client{func() status.Client { return s }}}
 			r.expect("error client server: 118 of 124 requests failed in the last 5 min; last error 0 s ago: 403 Forbidden")
 			s.LastSuccess = now
 			r.expect("warning client server: 118 of 124 requests failed in the last 5 min; last error 0 s ago: 403 Forbidden")

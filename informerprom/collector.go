@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
 )
@@ -27,7 +28,7 @@ type Config struct {
 	Queues []func() informer.QueueStatus
 	// Clients are the Status methods of clients. A client and those that its WithTracer returned share one status, so
 	// give only one of them.
-	Clients []func() informer.ClientStatus
+	Clients []func() status.Client
 	// Electors are the Status methods of electors of package leader.
 	Electors []func() leader.Status
 	// Replicas are the Status methods of replicas that share objects.

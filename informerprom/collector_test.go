@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
@@ -61,8 +62,8 @@ func expect(t *testing.T, registry prometheus.Gatherer, page string, names ...st
 }
 
 // durations returns a histogram with n times a millisecond, a minute, and an hour, which exceeds all buckets.
-func durations(n uint64) (d informer.Durations) {
-	for i, bound := range informer.DurationBounds() {
+func durations(n uint64) (d status.Durations) {
+	for i, bound := range status.DurationBounds() {
 		if bound == 1024*time.Microsecond || bound == 1048576*64*time.Microsecond {
 			d.Buckets[i] = n
 		}
@@ -111,10 +112,10 @@ func everything() informerprom.Config {
 			},
 		})},
 		Queues: []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71})},
-		Clients: []func() informer.ClientStatus{fixed(informer.ClientStatus{
+		Clients: []func() status.Client{fixed(status.Client{
 			Host:      "10.0.0.1:443",
-			Requests:  map[informer.RequestKind]uint64{{Method: "GET", Code: 200}: 81, {Method: "GET", Code: 404}: 82, {Method: "PUT"}: 83},
-			Latencies: map[string]informer.Durations{"GET": durations(84), "PUT": durations(85)},
+			Requests:  map[status.RequestKind]uint64{{Method: "GET", Code: 200}: 81, {Method: "GET", Code: 404}: 82, {Method: "PUT"}: 83},
+			Latencies: map[string]status.Durations{"GET": durations(84), "PUT": durations(85)},
 			Throttled: durations(86),
 		})},
 		Electors: []func() leader.Status{fixed(leader.Status{
@@ -195,7 +196,7 @@ func TestConcurrentScrapes(t *testing.T) {
 
 // histogramLines returns the lines of the page for durations(n).
 func histogramLines(name, labels string, n int) (lines string) {
-	for _, bound := range informer.DurationBounds() {
+	for _, bound := range status.DurationBounds() {
 		upTo := 0
 		if bound > time.Millisecond {
 			upTo += n
@@ -337,7 +338,7 @@ func TestStatusCodesAreBounded(t *testing.T) {
 		}
 		codes[strconv.Itoa(known)] = true
 	}
-	families, err := registryOf(informerprom.New(informerprom.Config{Clients: []func() informer.ClientStatus{client.Status}})).Gather()
+	families, err := registryOf(informerprom.New(informerprom.Config{Clients: []func() status.Client{client.Status}})).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

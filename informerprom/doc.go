@@ -4,7 +4,7 @@
 //	metrics := informerprom.New(informerprom.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
 //		Controllers: []func() informer.ControllerStatus{controller.Status},
-//		Clients:     []func() informer.ClientStatus{client.Status},
+//		Clients:     []func() status.Client{client.Status},
 //	})
 //	prometheus.MustRegister(metrics)
 //

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
@@ -21,7 +22,7 @@ func ExampleNew() {
 		registry.MustRegister(informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
 			Controllers: []func() informer.ControllerStatus{controller.Status},
-			Clients:     []func() informer.ClientStatus{client.Status},
+			Clients:     []func() status.Client{client.Status},
 		}))
 		mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	}
@@ -44,7 +45,7 @@ func Example_manager() {
 		registry.MustRegister(informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
 			Controllers: []func() informer.ControllerStatus{controller.Status},
-			Clients:     []func() informer.ClientStatus{client.Status},
+			Clients:     []func() status.Client{client.Status},
 		}))
 		mux := http.NewServeMux()
 		mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

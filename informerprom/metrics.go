@@ -258,7 +258,7 @@ func gauge(name, help string, merge func(a, b float64) float64, labels []string)
 	return newMetric(prometheus.GaugeValue, name, help, merge, labels)
 }
 
-// histogram defines a metric of a [informer.Durations]. The value of a series that two sources share is their sum.
+// histogram defines a metric of a [status.Durations]. The value of a series that two sources share is their sum.
 func histogram(name, help string, labels []string) *metric {
 	return newMetric(0, name, help, nil, labels)
 }

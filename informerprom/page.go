@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
 )
@@ -32,7 +33,7 @@ type point struct {
 	labels    []*dto.LabelPair
 	scrape    uint64 // the last scrape that contains the series
 	value     float64
-	durations *informer.Durations // for a histogram
+	durations *status.Durations // for a histogram
 }
 
 func newPage() *page { return &page{points: map[series]*point{}} }
@@ -64,7 +65,7 @@ func (p *page) add(m *metric, value float64, labels ...string) {
 }
 
 // observe adds a histogram. The order of the labels is that of the metric.
-func (p *page) observe(m *metric, d *informer.Durations, labels ...string) {
+func (p *page) observe(m *metric, d *status.Durations, labels ...string) {
 	at, again := p.point(m, labels)
 	if !again {
 		at.durations = d
@@ -109,7 +110,7 @@ func (p *point) Write(to *dto.Metric) error {
 	return nil
 }
 
-func histogramOf(d *informer.Durations) *dto.Histogram {
+func histogramOf(d *status.Durations) *dto.Histogram {
 	buckets, upTo, sent := make([]dto.Bucket, len(bounds)), make([]uint64, len(bounds)), make([]*dto.Bucket, len(bounds))
 	n := uint64(0)
 	for i := range bounds {
@@ -124,7 +125,7 @@ func histogramOf(d *informer.Durations) *dto.Histogram {
 
 // bounds are the upper bounds of the buckets of histograms, in seconds.
 var bounds = func() (seconds []float64) {
-	for _, bound := range informer.DurationBounds() {
+	for _, bound := range status.DurationBounds() {
 		seconds = append(seconds, bound.Seconds())
 	}
 	return seconds
@@ -317,7 +318,7 @@ func (p *page) addQueue(controller string, s informer.QueueStatus) {
 	p.add(queueRefused, float64(s.Refused), s.Name, controller)
 }
 
-func (p *page) addClient(s informer.ClientStatus) {
+func (p *page) addClient(s status.Client) {
 	for kind, n := range s.Requests {
 		code := "<error>" // as in client-go
 		if kind.Code != 0 {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/leader"
@@ -73,7 +74,7 @@ func inProgram(t *testing.T, test func(p *program)) {
 		p.metrics = informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
 			Controllers: []func() informer.ControllerStatus{p.controller.Status},
-			Clients:     []func() informer.ClientStatus{client.Status},
+			Clients:     []func() status.Client{client.Status},
 		})
 		p.registry = registryOf(p.metrics)
 		ctx, cancel := context.WithCancel(t.Context())

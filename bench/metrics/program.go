@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/bench/internal/canned"
 	"github.com/typedinformer/informer/bench/internal/measure"
 	"github.com/typedinformer/informer/informerprom"
@@ -178,7 +179,7 @@ func (p *program) serveMetrics() (stop func(), err error) {
 	if err := registry.Register(informerprom.New(informerprom.Config{
 		Informers:   []func() informer.InformerStatus{p.pods.Status},
 		Controllers: []func() informer.ControllerStatus{p.controller.Status},
-		Clients:     []func() informer.ClientStatus{p.client.Status},
+		Clients:     []func() status.Client{p.client.Status},
 	})); err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/leader"
@@ -116,7 +117,7 @@ func start(t *testing.T, config func(p *program)) *program {
 		Name:        "shop-controller",
 		Groups:      []func() []informer.InformerStatus{p.group.Status},
 		Controllers: []func() informer.ControllerStatus{p.controller.Status},
-		Clients:     []func() informer.ClientStatus{client.Status},
+		Clients:     []func() status.Client{client.Status},
 		Replicas: []func() shard.Status{func() shard.Status {
 			return shard.Status{
 				Group: "default/website", Identity: "website-1", State: shard.Member, Replicas: []string{"website-0", "website-1", "website-2"},

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/review"
 )
@@ -50,7 +51,7 @@ func (m *metrics) add(p *proxy, reviewer *review.Reviewer, listener *limitedList
 	for _, c := range p.collections {
 		config.Informers = append(config.Informers, func() informer.InformerStatus { return c.informerStatus() })
 	}
-	config.Clients = []func() informer.ClientStatus{p.client.Status}
+	config.Clients = []func() status.Client{p.client.Status}
 	m.registry.MustRegister(informerprom.New(config))
 	gauge := func(name, help string, labels prometheus.Labels, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},

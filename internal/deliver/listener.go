@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/typedinformer/informer/internal/histogram"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // Listener delivers the changes of a hub to one handler. Its goroutine runs only while changes wait.
@@ -177,7 +177,7 @@ type Status struct {
 	Backlog       int           // changes to deliver
 	Busy          time.Duration // how long the present call has taken; zero if none is under way
 	Oldest        time.Duration // how long the oldest change has waited
-	Delays, Calls histogram.Histogram
+	Delays, Calls status.Durations
 	Synced        bool
 	Blocking      bool // somebody waits for room in the backlog
 }

@@ -5,25 +5,26 @@ import (
 
 	"github.com/typedinformer/informer/internal/histogram"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/status"
 )
 
 // calls measures the calls of a handler.
 type calls struct {
 	underWay bool
-	began    time.Duration       // when the present call, or the last one, began
-	delays   histogram.Histogram // from the change to its call
-	times    histogram.Histogram // how long calls took
+	began    time.Duration    // when the present call, or the last one, began
+	delays   status.Durations // from the change to its call
+	times    status.Durations // how long calls took
 }
 
 func (c *calls) begin(now, changed time.Duration) {
 	c.underWay, c.began = true, now
-	c.delays.Add(now - changed)
+	histogram.Add(&c.delays, now-changed)
 }
 
 func (c *calls) end(now time.Duration) {
 	if c.underWay {
 		c.underWay = false
-		c.times.Add(now - c.began)
+		histogram.Add(&c.times, now-c.began)
 	}
 }
 

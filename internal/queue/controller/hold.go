@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/histogram"
+	"github.com/typedinformer/informer/status"
 )
 
 // Holds are the keys that wait until stores hold the writes for them. The zero value has none. All methods are
@@ -23,7 +24,7 @@ type Holds struct {
 type HoldStatus struct {
 	Waiting int
 	Expired uint64
-	Waits   histogram.Histogram
+	Waits   status.Durations
 }
 
 // Await begins to wait. It calls called once when the wait is over, unless it returns nil or cancel is called first. It
@@ -140,7 +141,7 @@ func (k *hold) end(late bool) {
 	h.mu.Lock()
 	delete(h.held, k)
 	h.status.Waiting--
-	h.status.Waits.Add(time.Since(k.began))
+	histogram.Add(&h.status.Waits, time.Since(k.began))
 	if late {
 		h.status.Expired++
 	}

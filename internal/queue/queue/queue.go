@@ -8,6 +8,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/histogram"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // State is the state of a [Line].
@@ -56,7 +57,7 @@ type Counts struct {
 	Refused uint64 // a key was added to a line that is not Open
 	Foreign uint64 // a key was dropped because it is Foreign
 	// Waits has the times from a key being ready to Next, Works those from Next to Done.
-	Waits, Works histogram.Histogram
+	Waits, Works status.Durations
 }
 
 // New returns an empty line. The function now returns the time since a moment that the caller chooses.
@@ -152,7 +153,7 @@ func (l *Line[K]) Next() (turn Turn[K], ok bool, foreign []K) {
 		run.Signal(l.Ready)
 	}
 	waited := e.began - e.since
-	l.counts.Waits.Add(waited)
+	histogram.Add(&l.counts.Waits, waited)
 	return Turn[K]{e.key, e.given, waited}, true, foreign
 }
 
@@ -185,7 +186,7 @@ func (l *Line[K]) Done(key K) (worked time.Duration, level uint8, ok bool) {
 	}
 	now := l.now()
 	worked = now - e.began
-	l.counts.Works.Add(worked)
+	histogram.Add(&l.counts.Works, worked)
 	l.done(e, now)
 	return worked, e.given, true
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/gzipstream"
+	"github.com/typedinformer/informer/status"
 )
 
 // Client sends requests to one API server. It is safe for concurrent use. Do not change its fields.
@@ -133,7 +134,11 @@ func (c *Client) Updated() context.Context { return c.server.access.Load().repla
 func (c *Client) Moved() context.Context { return c.server.access.Load().moved }
 
 // Status returns the counts of the requests until now.
-func (c *Client) Status() Status { return c.traffic.status() }
+func (c *Client) Status() status.Client {
+	s := c.traffic.status()
+	s.Host = c.Base().Host
+	return s
+}
 
 // checkRedirect rejects redirects to other servers: client-go's transports add the credentials to each request,
 // whatever its host.

@@ -10,42 +10,21 @@ import (
 
 	"github.com/typedinformer/informer/internal/errtext"
 	"github.com/typedinformer/informer/internal/histogram"
+	"github.com/typedinformer/informer/status"
 )
-
-// Kind is what a Status counts requests by: the HTTP method, and the status code, or zero if there was no response. A
-// code that is not in the standard counts as the first of its class, so that a server cannot make up kinds.
-type Kind struct {
-	Method string
-	Code   int
-}
-
-// Status has the counts of a client, as informer.ClientStatus describes them.
-type Status struct {
-	Requests                       map[Kind]uint64
-	Latencies                      map[string]histogram.Histogram
-	Throttled                      histogram.Histogram
-	RecentRequests, RecentFailures uint64
-	LastSuccess, LastErrorTime     time.Time
-	LastError                      error
-}
 
 // traffic counts the requests of a client. It is safe for concurrent use.
 type traffic struct {
-	mu        sync.Mutex // protects the fields below
-	requests  map[Kind]uint64
-	latencies map[string]histogram.Histogram
-	throttled histogram.Histogram
-	recent    recent
-
-	lastSuccess, lastErrorTime time.Time
-	lastError                  error
+	mu     sync.Mutex    // protects the fields below
+	counts status.Client // without Host and recent requests
+	recent recent
 }
 
 // waited counts the wait for the rate limit.
 func (t *traffic) waited(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.throttled.Add(d)
+	histogram.Add(&t.counts.Throttled, d)
 }
 
 // answered counts a request with its result. code is 0 if there was no response. d is the time that the request took
@@ -62,20 +41,21 @@ func (t *traffic) answered(ctx context.Context, method string, code int, err err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.requests == nil {
-		t.requests, t.latencies = map[Kind]uint64{}, map[string]histogram.Histogram{}
+	counts := &t.counts
+	if counts.Requests == nil {
+		counts.Requests, counts.Latencies = map[status.RequestKind]uint64{}, map[string]status.Durations{}
 	}
-	t.requests[Kind{method, code}]++
-	latencies := t.latencies[method]
-	latencies.Add(d)
-	t.latencies[method] = latencies
+	counts.Requests[status.RequestKind{Method: method, Code: code}]++
+	latencies := counts.Latencies[method]
+	histogram.Add(&latencies, d)
+	counts.Latencies[method] = latencies
 	switch {
 	case err == nil || !failedRequest(code):
 		t.recent.add(now, false)
-		t.lastSuccess = now
+		counts.LastSuccess = now
 	case !cancelled:
 		t.recent.add(now, true)
-		t.lastError, t.lastErrorTime = errtext.Short(err), now
+		counts.LastError, counts.LastErrorTime = errtext.Short(err), now
 	}
 }
 
@@ -89,21 +69,14 @@ func failedRequest(code int) bool {
 	return code < 300 || code >= 500
 }
 
-// status returns the counts until now.
-func (t *traffic) status() Status {
+// status returns the counts until now, without Host.
+func (t *traffic) status() status.Client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	requests, failures := t.recent.sum(time.Now())
-	return Status{
-		Requests:       maps.Clone(t.requests),
-		Latencies:      maps.Clone(t.latencies),
-		Throttled:      t.throttled,
-		RecentRequests: requests,
-		RecentFailures: failures,
-		LastSuccess:    t.lastSuccess,
-		LastError:      t.lastError,
-		LastErrorTime:  t.lastErrorTime,
-	}
+	s := t.counts
+	s.Requests, s.Latencies = maps.Clone(s.Requests), maps.Clone(s.Latencies)
+	s.RecentRequests, s.RecentFailures = t.recent.sum(time.Now())
+	return s
 }
 
 // recent counts requests of the last recentSlots steps of recentStep. The zero value has none.

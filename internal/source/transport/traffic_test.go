@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/typedinformer/informer/status"
 )
 
 // A server that sends any number as its code makes few kinds.
@@ -16,8 +18,8 @@ func TestKindsOfAnyCode(t *testing.T) {
 		traffic.answered(t.Context(), "GET", code, nil, 0)
 	}
 	s := traffic.status()
-	if n := len(s.Requests); n > 80 || s.Requests[Kind{"GET", 0}] != 1 || s.Latencies["GET"].Count != 10_000 {
-		t.Errorf("%d kinds, %d requests without a response", n, s.Requests[Kind{"GET", 0}])
+	if n := len(s.Requests); n > 80 || s.Requests[status.RequestKind{Method: "GET"}] != 1 || s.Latencies["GET"].Count != 10_000 {
+		t.Errorf("%d kinds, %d requests without a response", n, s.Requests[status.RequestKind{Method: "GET"}])
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/watchcache"
@@ -304,8 +305,8 @@ func WaitsForHandlers(w World, inf *informer.Informer[*corev1.Pod], run func(con
 }
 
 // Durations returns a histogram of all.
-func Durations(all ...time.Duration) (h informer.Durations) {
-	bounds := informer.DurationBounds()
+func Durations(all ...time.Duration) (h status.Durations) {
+	bounds := status.DurationBounds()
 	for _, d := range all {
 		h.Count++
 		h.Sum += d

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/world"
 )
@@ -170,7 +171,7 @@ func TestClientCountsRequests(t *testing.T) {
 		}
 		remove()
 		s := client.Status()
-		want := map[informer.RequestKind]uint64{{Method: "GET", Code: 200}: 1, {Method: "GET", Code: 404}: 1, {Method: "DELETE", Code: 200}: 1, {Method: "DELETE"}: 1}
+		want := map[status.RequestKind]uint64{{Method: "GET", Code: 200}: 1, {Method: "GET", Code: 404}: 1, {Method: "DELETE", Code: 200}: 1, {Method: "DELETE"}: 1}
 		if !maps.Equal(s.Requests, want) {
 			w.Errorf("requests %v, want %v", s.Requests, want)
 		}
@@ -180,7 +181,7 @@ func TestClientCountsRequests(t *testing.T) {
 		if !strings.HasSuffix(w.Server.Config().Host, "//"+s.Host) {
 			w.Errorf("host %q", s.Host)
 		}
-		s.Requests[informer.RequestKind{}] = 1
+		s.Requests[status.RequestKind{}] = 1
 		if !maps.Equal(client.Status().Requests, want) {
 			w.Error("a status is not a copy")
 		}
@@ -307,7 +308,7 @@ func TestTracer(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if s := untraced.Status(); s.Requests[informer.RequestKind{Method: "GET", Code: 404}] != 1 {
+		if s := untraced.Status(); s.Requests[status.RequestKind{Method: "GET", Code: 404}] != 1 {
 			w.Errorf("both clients should have one status: %v", s.Requests)
 		}
 		if len(headers) == 0 || headers[len(headers)-1] != "get pods none" {

@@ -1,20 +1,16 @@
-package informer
+package status
 
-import (
-	"time"
-
-	"github.com/typedinformer/informer/internal/histogram"
-)
+import "time"
 
 // durationBuckets is the number of bounds of a Durations.
-const durationBuckets = histogram.Buckets
+const durationBuckets = 15
 
 // DurationBounds returns the upper bounds of the buckets of a [Durations], each four times the one before: from one
 // microsecond to 268 seconds.
 func DurationBounds() []time.Duration {
 	bounds := make([]time.Duration, durationBuckets)
 	for i := range bounds {
-		bounds[i] = histogram.Bound(i)
+		bounds[i] = time.Microsecond << (2 * i)
 	}
 	return bounds
 }
@@ -29,6 +25,3 @@ type Durations struct {
 	// bound before. Count is larger than their sum if a duration was longer than the last bound.
 	Buckets [durationBuckets]uint64
 }
-
-// add counts d.
-func (h *Durations) add(d time.Duration) { (*histogram.Histogram)(h).Add(d) }
