@@ -37,6 +37,7 @@ var packages = map[string]string{
 	"manager":      "github.com/typedinformer/informer/manager",
 	"review":       "github.com/typedinformer/informer/review",
 	"shard":        "github.com/typedinformer/informer/shard",
+	"status":       "github.com/typedinformer/informer/status",
 	"testing":      "testing",
 	"time":         "time",
 	"appsv1":       "k8s.io/api/apps/v1",
