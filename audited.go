@@ -11,6 +11,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/status"
 )
 
 // newAuditor returns an auditor of store. each returns the sources of store. union compares store with their union; nil
@@ -18,15 +19,17 @@ import (
 func newAuditor[T Object](client *Client, resource Resource, config Config[T], store *Store[T], stopped <-chan struct{},
 	each func() []audit.Source, union func(context.Context) (audit.Found, error)) *audit.Auditor {
 	c := audit.Config{
-		Every:     config.AuditEvery,
-		Sources:   each,
-		Union:     union,
-		Published: store.published,
-		Stopped:   stopped,
-		Different: func(r audit.Result) error {
-			config.logger().Error("the store differs from the server", "resource", resource.String(), "differ", r.Differ,
-				"objects", r.Objects, "resourceVersion", r.Version, "first", audit.Text(r.Named, r.Differ))
-			return &AuditError{auditResult(resource, r)}
+		Resource:   resource.GroupVersionResource,
+		Collection: resource.String(),
+		Every:      config.AuditEvery,
+		Sources:    each,
+		Union:      union,
+		Published:  store.published,
+		Stopped:    stopped,
+		Different: func(r status.AuditResult) error {
+			config.logger().Error("the store differs from the server", "resource", r.Collection, "differ", r.Differ,
+				"objects", r.Objects, "resourceVersion", r.ResourceVersion, "first", audit.Text(r.Differences, r.Differ))
+			return &AuditError{r}
 		},
 	}
 	if client == nil { // the informer is invalid

@@ -19,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/status"
 )
 
 // follower is the engine of an [Informer]: it has the store and the handlers, and a feeder that writes to both.
@@ -276,9 +277,9 @@ func (f *follower[T]) audited() (all []audit.Source) {
 }
 
 // audit implements engine.
-func (f *follower[T]) audit(ctx context.Context) (AuditResult, error) {
+func (f *follower[T]) audit(ctx context.Context) (status.AuditResult, error) {
 	if err := f.waitSynced(ctx); err != nil {
-		return AuditResult{}, fmt.Errorf("audit: %w", err)
+		return status.AuditResult{}, fmt.Errorf("audit: %w", err)
 	}
 	ctx, end := run.Until(ctx, f.hub.Stopped(), ErrStopped)
 	defer end()
@@ -286,7 +287,7 @@ func (f *follower[T]) audit(ctx context.Context) (AuditResult, error) {
 	if err != nil {
 		err = fmt.Errorf("audit of %s: %w", f.resource, err)
 	}
-	return auditResult(f.resource, r), err
+	return r, err
 }
 
 // runAudits runs the follower's own audits until ctx ends.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/typedinformer/informer/internal/group"
+	"github.com/typedinformer/informer/status"
 )
 
 // Group shares informers: all users of the same type, resource, namespaces and selectors get the same informer. It runs
@@ -34,7 +35,7 @@ type sharedInformer interface {
 	HasSynced() bool
 	WaitSynced(ctx context.Context) error
 	Status() InformerStatus
-	Audit(ctx context.Context) (AuditResult, error)
+	Audit(ctx context.Context) (status.AuditResult, error)
 	abandon()
 }
 
@@ -132,7 +133,7 @@ func (g *Group) Status() []InformerStatus {
 
 // Audit calls [Informer.Audit] of each informer that is now in the group, one after the other, in the order in which
 // they joined. It returns the results of the audits that succeeded, and the joined errors of the others.
-func (g *Group) Audit(ctx context.Context) (results []AuditResult, err error) {
+func (g *Group) Audit(ctx context.Context) (results []status.AuditResult, err error) {
 	err = g.members.Each(func(i sharedInformer) error {
 		r, err := i.Audit(ctx)
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/status"
 )
 
 // Informer keeps a [Store] equal to a collection on the API server, and delivers each change to its handlers.
@@ -39,7 +40,7 @@ type engine[T Object] interface {
 	setSelections(ctx context.Context, selections []Selection) error
 	// latest returns the resource with the latest shard and selections.
 	latest() Resource
-	audit(ctx context.Context) (AuditResult, error)
+	audit(ctx context.Context) (status.AuditResult, error)
 	// abandon ends an engine that was not started, so that nobody waits for it. run then returns [ErrStopped].
 	abandon()
 }
@@ -183,14 +184,16 @@ func (i *Informer[T]) SetSelections(ctx context.Context, selections ...Selection
 // union. It waits until what left one selection is gone from the store or in another one.
 //
 // The informer repairs a difference: it lists everything again, and compares contents. Handlers receive the changes as
-// after any list. It logs the difference with the keys of the objects, counts it in [AuditStatus], and calls
+// after any list. It logs the difference with the keys of the objects, counts it in [status.Audit], and calls
 // Config.OnFailure with an [*AuditError]. Audit does not wait for the repair.
 //
 // If Audit cannot compare the two, the error says why. Only metadata crosses the network, but a server without the
 // feature ListFromCacheSnapshot reads all objects from etcd, so do not audit every minute. An audit does not notice
 // different content under the same UID and resource version. The informer also audits by itself after a warm start,
-// after a minute without a watch, and every Config.AuditEvery; see [AuditStatus].
-func (i *Informer[T]) Audit(ctx context.Context) (AuditResult, error) { return i.engine.audit(ctx) }
+// after a minute without a watch, and every Config.AuditEvery; see [status.Audit].
+func (i *Informer[T]) Audit(ctx context.Context) (status.AuditResult, error) {
+	return i.engine.audit(ctx)
+}
 
 // Status returns the present status of the informer.
 func (i *Informer[T]) Status() InformerStatus { return i.engine.status() }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // InformerStatus is the status of an [Informer].
@@ -31,7 +32,7 @@ type InformerStatus struct {
 	// that queue is full.
 	Queued, Blocked int
 	// Audit is the status of the audits; see [Informer.Audit].
-	Audit AuditStatus
+	Audit status.Audit
 	// Handlers are the open subscriptions, in the order in which they joined.
 	Handlers []SubscriptionStatus
 }
@@ -64,7 +65,7 @@ func (f *follower[T]) status() InformerStatus {
 			s.Missing++
 		}
 	}
-	s.Audit = auditStatus(f.resource, f.audits.Status())
+	s.Audit = f.audits.Status()
 	for _, m := range f.feeder.mirrors() {
 		m.addStatus(&s)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/reflector"
+	"github.com/typedinformer/informer/status"
 )
 
 // ReflectorState is what a [Reflector] is doing.
@@ -102,7 +103,7 @@ type ReflectorStatus struct {
 	// Read is the number of objects read so far of the current list, or of the last one.
 	Read int
 	// WarmStart is the status of Config.WarmStart.
-	WarmStart WarmStartStatus
+	WarmStart status.WarmStart
 }
 
 // ReflectorTraffic counts the requests and the received data of a [Reflector].
@@ -127,34 +128,6 @@ type ReflectorTraffic struct {
 	// watch, or the silence in it, at two cuts in a row. The reflector then asks the server to end watches before that.
 	// Zero means that it has learned of no such limit, or that a later watch stood for longer.
 	CutAfter time.Duration
-}
-
-// WarmStartStatus is the status of the saved states of a [Reflector]; see [WarmStartConfig].
-type WarmStartStatus struct {
-	// Loaded is true if the store began with the objects of a saved state.
-	Loaded bool
-	// LoadedObjects, LoadedVersion and LoadedAge are the number of objects in that saved state, its resource version, and
-	// its age at the start. LoadTime is the time that reading it took.
-	LoadedObjects int
-	LoadedVersion string
-	LoadedAge     time.Duration
-	LoadTime      time.Duration
-	// CatchUpTo is the resource version that the server had at the start. It is empty once the sink has reached it.
-	CatchUpTo string
-	// LoadError is why the reflector listed at the start. It wraps [os.ErrNotExist] if there was no saved state. Nil means
-	// that it resumed, or has not tried yet.
-	LoadError error
-	// Saves counts the saves of this process.
-	Saves int
-	// SavedAt is the time of the last save. The other fields are the number of objects in that saved state, its resource
-	// version, the number of bytes written, and the time that it took.
-	SavedAt      time.Time
-	SavedObjects int
-	SavedVersion string
-	SavedBytes   int64
-	SaveTime     time.Duration
-	// SaveError is why the latest save failed. Nil means that it did not.
-	SaveError error
 }
 
 // Transition is a change of the state of a [Reflector].
@@ -237,7 +210,7 @@ func reflectorStatus(s reflector.Status) ReflectorStatus {
 		Stale:        s.Stale,
 		OutsideShard: s.OutsideShard,
 		Read:         s.Read,
-		WarmStart:    WarmStartStatus(s.WarmStart),
+		WarmStart:    s.WarmStart,
 	}
 	for _, t := range s.Transitions {
 		to.Transitions = append(to.Transitions, Transition{

@@ -5,14 +5,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 )
 
 // Stopped returns a channel that is closed when an informer has stopped.
 func Stopped(i cache.Informer) <-chan struct{} { return i.(*kind).done }
 
 // Audits returns the status of the audits of each informer with one configuration.
-func Audits(i cache.Informer) (audits []informer.AuditStatus) {
+func Audits(i cache.Informer) (audits []status.Audit) {
 	for _, p := range i.(*kind).parts {
 		audits = append(audits, p.informer.Status().Audit)
 	}

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
+	"github.com/typedinformer/informer/status"
 )
 
 const (
@@ -154,7 +154,7 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 	return i
 }
 
-func (b *builder) audit(s informer.AuditStatus) *Audit {
+func (b *builder) audit(s status.Audit) *Audit {
 	if s.Equal+s.Different+s.Failed == 0 && s.Next.IsZero() {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (b *builder) audit(s informer.AuditStatus) *Audit {
 	}
 	if len(s.Last.Differences) > 0 && b.authorized && !b.hidden(s.Last.Resource.GroupResource()) {
 		for _, d := range s.Last.Differences {
-			a.Last.Differences = append(a.Last.Differences, Difference{shorten(d.Key.String()), d.Kind})
+			a.Last.Differences = append(a.Last.Differences, Difference{shorten(d.Key.String()), d.Kind.String()})
 		}
 	}
 	return a
@@ -253,7 +253,7 @@ func (b *builder) text(err error) string {
 	return shorten(err.Error())
 }
 
-func (b *builder) warmStart(s informer.WarmStartStatus) *WarmStart {
+func (b *builder) warmStart(s status.WarmStart) *WarmStart {
 	if !s.Loaded && s.LoadError == nil && s.Saves == 0 && s.SaveError == nil {
 		return nil
 	}

@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
+	"github.com/typedinformer/informer/status"
 )
 
 // status.json shows informers, watches, subscriptions, queues and controllers.
@@ -88,10 +88,10 @@ func TestStatusOfReplicasAndWarmStarts(t *testing.T) {
 			s.Yielded, s.Overdue = 8, []shard.Call{{Key: secret, Since: time.Now()}}
 		})}
 		saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{
-			{State: informer.ReflectorWatching, WatchOpen: true, WarmStart: informer.WarmStartStatus{
+			{State: informer.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{
 				Loaded: true, LoadedObjects: 1, LoadedAge: 2 * time.Second, LoadTime: 3 * time.Second, CatchUpTo: "4", Saves: 5, SavedAt: time.Now(), SavedObjects: 6, SavedBytes: 7, SaveTime: 8 * time.Second,
 			}},
-			{State: informer.ReflectorWatching, WatchOpen: true, WarmStart: informer.WarmStartStatus{LoadError: errors.New(secret), SaveError: errors.New(secret)}},
+			{State: informer.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{LoadError: errors.New(secret), SaveError: errors.New(secret)}},
 			{State: informer.ReflectorWatching, WatchOpen: true},
 		}}
 		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}
@@ -251,7 +251,7 @@ func TestProblems(t *testing.T) {
 		},
 		"state that cannot be saved": func(r *rig) {
 			saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{{
-				State: informer.ReflectorWatching, WatchOpen: true, WarmStart: informer.WarmStartStatus{SaveError: errors.New(secret)},
+				State: informer.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{SaveError: errors.New(secret)},
 			}}}
 			r.config = debugpage.Config{Informers: []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}}
 			r.expect("warning watch v1 pods: the state for a warm start cannot be saved")
@@ -460,9 +460,9 @@ func TestAuditsOfSecretsUnderAnotherResource(t *testing.T) {
 	inRig(t, func(r *rig) {
 		resource := informer.Resource{GroupVersionResource: core.WithResource("credentials")}
 		of := informer.New(r.client, resource, informer.Config[*corev1.Secret]{Logger: quiet})
-		found := informer.AuditResult{Resource: resource, Time: time.Now(), Objects: 2, Differ: 1, Differences: []informer.AuditDifference{{Key: informer.Key{Namespace: "default", Name: secret}, Kind: "missing"}}}
-		status := informer.InformerStatus{Resource: resource, Audit: informer.AuditStatus{Different: 1, Differ: 1, Last: found, LastError: &informer.AuditError{Result: found}}}
-		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return status }}
+		found := status.AuditResult{Resource: resource.GroupVersionResource, Collection: resource.String(), Time: time.Now(), Objects: 2, Differ: 1, Differences: []status.AuditDifference{{Key: informer.Key{Namespace: "default", Name: secret}, Kind: status.DifferenceMissing}}}
+		s := informer.InformerStatus{Resource: resource, Audit: status.Audit{Different: 1, Differ: 1, Last: found, LastError: &informer.AuditError{Result: found}}}
+		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return s }}
 		if w := r.get("/status.json?token=right"); !strings.Contains(w.Body.String(), secret) {
 			r.Errorf("without the store, nothing says that these are Secrets: %s", w.Body)
 		}

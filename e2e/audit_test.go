@@ -426,12 +426,12 @@ func TestAuditFindsARestoredServer(t *testing.T) {
 				if d.Key.Namespace != namespace {
 					t.Errorf("difference in another namespace: %v", d)
 				}
-				found[d.Key.Name] = d.Kind
+				found[d.Key.Name] = d.Kind.String()
 			}
 			if d := gocmp.Diff(want, found); d != "" || r.Differ != len(want) || len(r.Differences) != len(want) {
 				t.Errorf("the audit found %d differences (-want +got):\n%s", r.Differ, d)
 			}
-			if r.Objects != len(served) || r.Unclear != 0 || r.Resource.String() != f.Resource().String() {
+			if r.Objects != len(served) || r.Unclear != 0 || r.Collection != f.Resource().String() {
 				t.Errorf("result %+v, want %d objects", r, len(served))
 			}
 

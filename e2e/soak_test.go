@@ -29,6 +29,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/test/testkit"
+	"github.com/typedinformer/informer/status"
 )
 
 var (
@@ -137,11 +138,11 @@ type soakFollower struct {
 	resource informer.Resource
 	side     string // the side that the selector selects; "" for both
 	wait     []func(key informer.Key, version uint64) <-chan struct{}
-	note     func() (noted func() map[mark]int)                      // nil if changes may fold
-	snapshot func() (resourceVersion, digest string)                 // nil for a reflector
-	visit    func(ctx context.Context) (wrong []string)              // nil for a reflector
-	audit    func(ctx context.Context) (informer.AuditResult, error) // nil for a reflector
-	check    func() []string                                         // the faults in the received changes
+	note     func() (noted func() map[mark]int)                    // nil if changes may fold
+	snapshot func() (resourceVersion, digest string)               // nil for a reflector
+	visit    func(ctx context.Context) (wrong []string)            // nil for a reflector
+	audit    func(ctx context.Context) (status.AuditResult, error) // nil for a reflector
+	check    func() []string                                       // the faults in the received changes
 	status   func() []informer.ReflectorStatus
 	events   func() string
 	shrink   func() // shrinks the test's own maps, which grow while a follower is behind

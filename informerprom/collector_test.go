@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
+	"github.com/typedinformer/informer/status"
 )
 
 var (
@@ -85,16 +85,16 @@ func everything() informerprom.Config {
 			Missing:         15,
 			Queued:          12,
 			Blocked:         13,
-			Audit:           informer.AuditStatus{Equal: 16, Different: 17, Failed: 18, Differ: 19, LastEqual: time.UnixMilli(7_000_500), LastError: errors.New("secret")},
+			Audit:           status.Audit{Equal: 16, Different: 17, Failed: 18, Differ: 19, LastEqual: time.UnixMilli(7_000_500), LastError: errors.New("secret")},
 			Reflectors: []informer.ReflectorStatus{
 				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
 					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond),
 					Traffic: informer.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29, Late: 30, SharedKeys: 33, CutAfter: 34500 * time.Millisecond,
 						ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209, informer.ReasonShard: 210, informer.ReasonAudit: 218, informer.ReasonPolled: 219},
 						WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213, informer.ReasonWarmStart: 214}},
-					WarmStart: informer.WarmStartStatus{Loaded: true, Saves: 215, SavedAt: time.UnixMilli(2_000_500), SavedBytes: 216, SaveTime: 217500 * time.Millisecond}},
+					WarmStart: status.WarmStart{Loaded: true, Saves: 215, SavedAt: time.UnixMilli(2_000_500), SavedBytes: 216, SaveTime: 217500 * time.Millisecond}},
 				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond),
-					WarmStart: informer.WarmStartStatus{SaveError: errors.New("failed")}},
+					WarmStart: status.WarmStart{SaveError: errors.New("failed")}},
 			},
 			Handlers: []informer.SubscriptionStatus{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true,
 				Oldest: 4250 * time.Millisecond, Delays: durations(42), Calls: durations(43)}},

@@ -9,9 +9,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
+	"github.com/typedinformer/informer/status"
 )
 
 // page holds the values of one scrape. The next scrape reuses it, so each series makes its labels once. Only one scrape
@@ -185,7 +185,7 @@ func (p *page) addInformer(name string, s informer.InformerStatus) {
 }
 
 // addAudits adds the metrics of audits. The labels are those of informers.
-func (p *page) addAudits(s *informer.AuditStatus, name, group, version, resource string) {
+func (p *page) addAudits(s *status.Audit, name, group, version, resource string) {
 	p.add(audits, float64(s.Equal), name, group, version, resource, "equal")
 	p.add(audits, float64(s.Different), name, group, version, resource, "different")
 	p.add(audits, float64(s.Failed), name, group, version, resource, "failed")
@@ -257,7 +257,7 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 }
 
 // addWarmStart adds the metrics of saved states, if the reflector has loaded or saved one, or has tried to.
-func (p *page) addWarmStart(s *informer.WarmStartStatus, labels ...string) {
+func (p *page) addWarmStart(s *status.WarmStart, labels ...string) {
 	if !s.Loaded && s.LoadError == nil && s.Saves == 0 && s.SaveError == nil {
 		return
 	}

@@ -3,19 +3,49 @@ package status
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// A status with an error can be marshalled, with the texts of its enumerations and without the error.
+// A status can be marshalled, with the texts of its enumerations. Errors are left out: not everybody may see their texts.
 func TestStatusesAreMarshalledWithoutErrors(t *testing.T) {
-	secret := errors.New("the token xyz is wrong")
-	for want, value := range map[string]any{
-		`{"Host":"","Requests":{"GET 0":1,"PUT 409":2},"Latencies":null,"Throttled":{"Count":0,"Sum":0,"Max":0,"Buckets":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]},"RecentRequests":0,"RecentFailures":0,"LastSuccess":"0001-01-01T00:00:00Z","LastErrorTime":"0001-01-01T00:00:00Z"}`: Client{
-			Requests: map[RequestKind]uint64{{Method: "GET"}: 1, {Method: "PUT", Code: 409}: 2}, LastError: secret},
+	secret := errors.New("the token is wrong")
+	for _, c := range []struct {
+		value any
+		want  []string
+	}{
+		{Client{Requests: map[RequestKind]uint64{{Method: "GET"}: 1, {Method: "PUT", Code: 409}: 2}, LastError: secret},
+			[]string{`"Requests":{"GET 0":1,"PUT 409":2}`}},
+		{WarmStart{LoadError: secret, SaveError: secret, Saves: 3}, []string{`"Saves":3`}},
+		{Audit{LastError: secret, Last: AuditResult{Differences: []AuditDifference{
+			{Key: types.NamespacedName{Namespace: "a", Name: "x"}, Kind: DifferenceRecreated}}}},
+			[]string{`{"Key":{"Namespace":"a","Name":"x"},"Kind":"recreated"}`}},
 	} {
-		got, err := json.Marshal(value)
-		if err != nil || string(got) != want {
-			t.Errorf("%T: %s, %v, want %s", value, got, err, want)
+		text, err := json.Marshal(c.value)
+		if err != nil || strings.Contains(string(text), "token") || strings.Contains(string(text), "Error\"") {
+			t.Errorf("%T: %s, %v", c.value, text, err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%T: %s has no %s", c.value, text, want)
+			}
+		}
+	}
+}
+
+// Each value of an enumeration has a text of its own, and another value one with its number.
+func TestValuesOfEnumerationsHaveTexts(t *testing.T) {
+	for _, c := range []struct {
+		last, next fmt.Stringer
+		want       string // the texts of both
+	}{
+		{DifferenceOutdated, DifferenceOutdated + 1, "outdated, DifferenceKind(4)"},
+	} {
+		if got := fmt.Sprintf("%v, %v", c.last, c.next); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
+	"github.com/typedinformer/informer/status"
 )
 
 var views = []string{"overview", "informers", "watches", "subscriptions", "queues", "controllers", "clients", "replicas", "managers", "electors", "objects"}
@@ -137,10 +138,10 @@ func TestAudits(t *testing.T) {
 		p.config.Groups = nil
 		p.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus {
 			s := p.informer.Status()
-			found := informer.AuditResult{Resource: s.Resource, ResourceVersion: "77", Time: time.Now(), Took: 2 * time.Second, Objects: 1234, Bytes: 56_000, Unclear: 3, Differ: 3, Differences: []informer.AuditDifference{
-				{Key: informer.Key{Namespace: "default", Name: long}, Kind: "missing"}, {Key: informer.Key{Namespace: "default", Name: hostile}, Kind: "outdated"},
+			found := status.AuditResult{Resource: s.Resource.GroupVersionResource, Collection: s.Resource.String(), ResourceVersion: "77", Time: time.Now(), Took: 2 * time.Second, Objects: 1234, Bytes: 56_000, Unclear: 3, Differ: 3, Differences: []status.AuditDifference{
+				{Key: informer.Key{Namespace: "default", Name: long}, Kind: status.DifferenceMissing}, {Key: informer.Key{Namespace: "default", Name: hostile}, Kind: status.DifferenceOutdated},
 			}}
-			s.Audit = informer.AuditStatus{Equal: 5, Different: 1, Failed: 2, Differ: 3, Last: found, LastError: &informer.AuditError{Result: found}, Next: time.Now().Add(time.Hour)}
+			s.Audit = status.Audit{Equal: 5, Different: 1, Failed: 2, Differ: 3, Last: found, LastError: &informer.AuditError{Result: found}, Next: time.Now().Add(time.Hour)}
 			return s
 		}}
 	})

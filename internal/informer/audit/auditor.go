@@ -8,9 +8,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // Source is one collection that a store follows, or one namespace of it.
@@ -26,26 +28,11 @@ type Source interface {
 	Relist(why error)
 }
 
-// Result is what an audit has found.
-type Result struct {
-	Version string // the lowest one of all sources
-	Time    time.Time
-	Took    time.Duration
-	Bytes   int64
-	Found
-}
-
-// Status counts audits; see informer.AuditStatus.
-type Status struct {
-	Equal, Different, Failed, Differ int
-	Last                             Result
-	LastEqual                        time.Time
-	LastError                        error
-	Next                             time.Time
-}
-
 // Config describes an [Auditor].
 type Config struct {
+	Resource   schema.GroupVersionResource // of the results
+	Collection string                      // of the results
+
 	Every     time.Duration                                       // zero for no periodic audits
 	Sources   func() []Source                                     // of the store, at the beginning of an audit
 	Published func() <-chan struct{}                              // returns a channel that is closed when a view changes
@@ -55,7 +42,7 @@ type Config struct {
 	// Identity names the server, and asks it again if again is set. Nil if the server is not to be asked.
 	Identity func(ctx context.Context, again bool) (string, error)
 	// Different reports a difference, and returns the reason for the list that follows.
-	Different func(Result) error
+	Different func(status.AuditResult) error
 	Stopped   <-chan struct{} // closed when the store changes no more
 }
 
@@ -66,7 +53,7 @@ type Auditor struct {
 	resumed  chan struct{} // holds a token when a watch has resumed after a failure
 
 	mu     sync.Mutex // protects the fields below
-	status Status
+	status status.Audit
 }
 
 // New returns an auditor without sources.
@@ -136,7 +123,7 @@ func (a *Auditor) watchIdentity(ctx context.Context) {
 }
 
 // Status returns the present status.
-func (a *Auditor) Status() Status {
+func (a *Auditor) Status() status.Audit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.status
@@ -145,10 +132,12 @@ func (a *Auditor) Status() Status {
 }
 
 // Audit compares the store with every source. It makes those list that differ.
-func (a *Auditor) Audit(ctx context.Context) (Result, error) {
-	r := Result{Time: time.Now()}
-	err := a.compareAll(ctx, &r)
-	r.Took, r.keys = time.Since(r.Time), nil
+func (a *Auditor) Audit(ctx context.Context) (status.AuditResult, error) {
+	var found Found
+	a.describe(&found, time.Now())
+	err := a.compareAll(ctx, &found)
+	r := found.AuditResult
+	r.Took = time.Since(r.Time)
 	canceled := errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, context.Canceled)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,8 +158,13 @@ func (a *Auditor) Audit(ctx context.Context) (Result, error) {
 	return r, err
 }
 
+// describe notes what was audited, and when that began.
+func (a *Auditor) describe(r *Found, began time.Time) {
+	r.Resource, r.Collection, r.Time = a.config.Resource, a.config.Collection, began
+}
+
 // compareAll adds to r what differs.
-func (a *Auditor) compareAll(ctx context.Context, r *Result) error {
+func (a *Auditor) compareAll(ctx context.Context, r *Found) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -186,21 +180,22 @@ func (a *Auditor) compareAll(ctx context.Context, r *Result) error {
 	if a.config.Union == nil {
 		return nil
 	}
-	found, err := a.config.Union(ctx)
+	part, err := a.config.Union(ctx)
 	if err != nil {
 		return err
 	}
-	part := Result{Version: r.Version, Time: r.Time, Found: found}
+	a.describe(&part, r.Time)
+	part.ResourceVersion = r.ResourceVersion
 	a.add(r, &part)
-	r.Objects = found.Objects // each once
+	r.Objects = part.Objects // each once
 	if part.Differ > 0 {
-		a.different(part)
+		a.different(part.AuditResult)
 	}
 	return nil
 }
 
 // different reports a difference, and returns the reason for the list that follows.
-func (a *Auditor) different(part Result) error {
+func (a *Auditor) different(part status.AuditResult) error {
 	why := a.config.Different(part)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -209,7 +204,7 @@ func (a *Auditor) different(part Result) error {
 }
 
 // compareSource adds to r what differs in one source, and makes the source list if anything does.
-func (a *Auditor) compareSource(ctx context.Context, s Source, r *Result) error {
+func (a *Auditor) compareSource(ctx context.Context, s Source, r *Found) error {
 	before := r.Bytes
 	for {
 		published := a.config.Published()
@@ -218,9 +213,11 @@ func (a *Auditor) compareSource(ctx context.Context, s Source, r *Result) error 
 		case v == nil:
 			return err
 		case err == nil:
-			part := Result{Version: v.Version(), Time: r.Time, Bytes: r.Bytes - before, Found: c.End()}
+			part := c.End()
+			a.describe(&part, r.Time)
+			part.ResourceVersion, part.Bytes = v.Version(), r.Bytes-before
 			if part.Differ > 0 {
-				s.Relist(a.different(part))
+				s.Relist(a.different(part.AuditResult))
 			}
 			a.add(r, &part)
 			return nil
@@ -240,7 +237,7 @@ func (a *Auditor) compareSource(ctx context.Context, s Source, r *Result) error 
 
 // list lists the present view of s, while no other audit of the client lists, and returns its comparison with that. It
 // returns nil if there is none.
-func (a *Auditor) list(ctx context.Context, s Source, r *Result) (View, *Comparison, error) {
+func (a *Auditor) list(ctx context.Context, s Source, r *Found) (View, *Comparison, error) {
 	leave, err := a.config.Alone(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -275,9 +272,9 @@ func (a *Auditor) later(ctx context.Context, s Source, version string, published
 }
 
 // add adds the result for one part. It counts an object once that differs in several.
-func (a *Auditor) add(r, part *Result) {
-	if r.Version == "" || object.Older(part.Version, r.Version) {
-		r.Version = part.Version
+func (a *Auditor) add(r, part *Found) {
+	if r.ResourceVersion == "" || object.Older(part.ResourceVersion, r.ResourceVersion) {
+		r.ResourceVersion = part.ResourceVersion
 	}
 	r.Objects += part.Objects
 	r.Unclear += part.Unclear
@@ -291,8 +288,8 @@ func (a *Auditor) add(r, part *Result) {
 		}
 		r.Differ++
 		r.keys = append(r.keys, key)
-		if i < len(part.Named) && len(r.Named) < MaxNamed {
-			r.Named = append(r.Named, part.Named[i])
+		if i < len(part.Differences) && len(r.Differences) < MaxNamed {
+			r.Differences = append(r.Differences, part.Differences[i])
 		}
 	}
 }

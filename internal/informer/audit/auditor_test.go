@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/status"
 )
 
 // rig is a store of one source, and a server.
@@ -34,7 +35,7 @@ func newRig(every time.Duration) *rig {
 		Published: func() <-chan struct{} { return r.published },
 		Alone:     func(context.Context) (func(), error) { return func() {}, nil },
 		Identity:  func(context.Context, bool) (string, error) { return r.identity, nil },
-		Different: func(Result) error { return errors.New("different") },
+		Different: func(status.AuditResult) error { return errors.New("different") },
 		Stopped:   r.stopped,
 	})
 	return r
@@ -188,8 +189,8 @@ func TestLaterVersion(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			result, err := r.Audit(t.Context())
-			if result.Version != "2" {
-				t.Errorf("compared at %q", result.Version)
+			if result.ResourceVersion != "2" {
+				t.Errorf("compared at %q", result.ResourceVersion)
 			}
 			ended <- err
 		}()
@@ -351,11 +352,11 @@ func TestUnionIsCompared(t *testing.T) {
 	found.Note(keyOf("e"), object.ID{UID: "u", Version: "1"}, true, object.ID{UID: "v", Version: "1"}, true)
 	r.config.Union = func(context.Context) (Found, error) { return found, nil }
 	result, err := r.Audit(t.Context())
-	if err != nil || result.Objects != 2 || result.Differ != 5 || len(result.Named) != 5 {
+	if err != nil || result.Objects != 2 || result.Differ != 5 || len(result.Differences) != 5 {
 		t.Errorf("%+v, %v", result, err)
 	}
-	for _, d := range result.Named {
-		if want := map[string]string{"a": outdated, "b": missing, "c": superfluous, "d": missing, "e": recreated}; d.Kind != want[d.Key.Name] {
+	for _, d := range result.Differences {
+		if want := map[string]string{"a": "outdated", "b": "missing", "c": "superfluous", "d": "missing", "e": "recreated"}; d.Kind.String() != want[d.Key.Name] {
 			t.Errorf("%v", d)
 		}
 	}

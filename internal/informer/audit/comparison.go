@@ -10,6 +10,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/store/undecoded"
+	"github.com/typedinformer/informer/status"
 )
 
 // View is what a store has of a collection at one resource version. It never changes.
@@ -30,56 +31,39 @@ type View interface {
 	Undecoded() *undecoded.Set
 }
 
-// The kinds of a difference; see informer.AuditDifference.
-const (
-	missing     = "missing"
-	superfluous = "superfluous"
-	recreated   = "recreated"
-	outdated    = "outdated"
-)
-
-// Difference is one object that differs.
-type Difference struct {
-	Key  object.Key
-	Kind string
-}
-
-// MaxNamed is the largest number of differences in Found.Named.
+// MaxNamed is the largest number of differences in a result.
 const MaxNamed = 100
 
-// Found is what a [Comparison] has found.
+// Found is a result while an audit finds it.
 type Found struct {
-	Objects int          // of the server
-	Unclear int          // objects that could not be compared: a name is unknown
-	Differ  int          // objects that differ
-	Named   []Difference // the first of them
-	keys    []object.Key // all of them
+	status.AuditResult
+	keys []object.Key // all that differ
 }
 
 // Note notes that the store has an object, and should have another one of that key, or none.
 func (f *Found) Note(key object.Key, have object.ID, ok bool, want object.ID, wanted bool) {
 	switch {
 	case !ok:
-		f.differs(key, missing)
+		f.differs(key, status.DifferenceMissing)
 	case !wanted:
-		f.differs(key, superfluous)
+		f.differs(key, status.DifferenceSuperfluous)
 	case !same(have.UID, want.UID):
-		f.differs(key, recreated)
+		f.differs(key, status.DifferenceRecreated)
 	default:
-		f.differs(key, outdated)
+		f.differs(key, status.DifferenceOutdated)
 	}
 }
 
-func (f *Found) differs(key object.Key, kind string) {
+func (f *Found) differs(key object.Key, kind status.DifferenceKind) {
 	f.Differ++
 	f.keys = append(f.keys, key)
-	if len(f.Named) < MaxNamed {
-		f.Named = append(f.Named, Difference{key, kind})
+	if len(f.Differences) < MaxNamed {
+		f.Differences = append(f.Differences, status.AuditDifference{Key: key, Kind: kind})
 	}
 }
 
 // Text names the first of differ differences.
-func Text(named []Difference, differ int) string {
+func Text(named []status.AuditDifference, differ int) string {
 	const most = 5
 	var texts []string
 	for _, d := range named[:min(len(named), most)] {
@@ -118,7 +102,7 @@ func NewComparison(view View) *Comparison {
 }
 
 // differs notes a difference, once for each key.
-func (c *Comparison) differs(key object.Key, kind string) {
+func (c *Comparison) differs(key object.Key, kind status.DifferenceKind) {
 	if !c.differ[key] {
 		c.differ[key] = true
 		c.found.differs(key, kind)
@@ -143,15 +127,15 @@ func (c *Comparison) Served(key object.Key, id object.ID) {
 		c.found.Unclear++
 		return
 	case !ok:
-		c.differs(key, missing)
+		c.differs(key, status.DifferenceMissing)
 		return
 	case !same(have.UID, id.UID) && len(c.recreated) < maxRecreated:
 		c.recreated = append(c.recreated, key)
 		return
 	case !same(have.UID, id.UID):
-		c.differs(key, recreated)
+		c.differs(key, status.DifferenceRecreated)
 	case !same(have.Version, id.Version):
-		c.differs(key, outdated)
+		c.differs(key, status.DifferenceOutdated)
 	}
 	c.seen = append(c.seen, c.hash(key))
 }
@@ -164,7 +148,7 @@ func (c *Comparison) End() Found {
 	slices.Sort(c.seen)
 	for _, key := range c.recreated {
 		if _, also := slices.BinarySearch(c.seen, c.hash(key)); !also {
-			c.differs(key, recreated)
+			c.differs(key, status.DifferenceRecreated)
 		}
 	}
 	for _, key := range c.recreated {
@@ -173,7 +157,7 @@ func (c *Comparison) End() Found {
 	if c.found.Unclear > 0 || c.view.Undecoded().Unnamed() > 0 {
 		c.found.Unclear += c.absent(func(object.Key) {})
 	} else {
-		c.absent(func(key object.Key) { c.differs(key, superfluous) })
+		c.absent(func(key object.Key) { c.differs(key, status.DifferenceSuperfluous) })
 	}
 	return c.found
 }

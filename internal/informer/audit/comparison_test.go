@@ -68,8 +68,8 @@ func compare(view objects, served map[string]object.ID) (Found, []string) {
 	}
 	found := c.End()
 	var texts []string
-	for _, d := range found.Named {
-		texts = append(texts, d.Key.Name+" "+d.Kind)
+	for _, d := range found.Differences {
+		texts = append(texts, d.Key.Name+" "+d.Kind.String())
 	}
 	slices.Sort(texts)
 	return found, texts
@@ -190,10 +190,10 @@ func TestSeveralObjectsWithOneKey(t *testing.T) {
 			cmp.Served(keyOf("a"), id(one))
 		}
 		found, kind := cmp.End(), ""
-		if len(found.Named) > 0 {
-			kind = found.Named[0].Kind
+		if len(found.Differences) > 0 {
+			kind = found.Differences[0].Kind.String()
 		}
-		if found.Differ > 1 || len(found.Named) != found.Differ || kind != c.want || found.Objects != 4 {
+		if found.Differ > 1 || len(found.Differences) != found.Differ || kind != c.want || found.Objects != 4 {
 			t.Errorf("%s: %+v, want %q", name, found, c.want)
 		}
 	}
@@ -213,10 +213,10 @@ func TestDifferencesAreBounded(t *testing.T) {
 		serves[fmt.Sprint(i)] = object.ID{UID: "u", Version: "1"}
 	}
 	found, _ := compare(objects{}, serves)
-	if found.Differ != 3*MaxNamed || len(found.Named) != MaxNamed {
-		t.Errorf("%d differ, %d named", found.Differ, len(found.Named))
+	if found.Differ != 3*MaxNamed || len(found.Differences) != MaxNamed {
+		t.Errorf("%d differ, %d named", found.Differ, len(found.Differences))
 	}
-	if text := Text(found.Named[:1], 1); text != found.Named[0].Key.String()+" is missing" {
+	if text := Text(found.Differences[:1], 1); text != found.Differences[0].Key.String()+" is missing" {
 		t.Error(text)
 	}
 }

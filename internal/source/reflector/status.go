@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/source/fetch"
-	"github.com/typedinformer/informer/internal/source/warmstart"
+	"github.com/typedinformer/informer/status"
 )
 
 // State is what a [Loop] is doing. The values are those of informer.ReflectorState.
@@ -54,7 +54,7 @@ type Status struct {
 	Stale               int
 	OutsideShard        int64
 	Read                int
-	WarmStart           warmstart.Status
+	WarmStart           status.WarmStart
 }
 
 // Text says in one line what the loop is doing, and after what failure.

@@ -10,6 +10,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/source/warmstart"
+	"github.com/typedinformer/informer/status"
 )
 
 // NewSaved returns the saved state that c describes, of the objects that d decodes from source.
@@ -69,9 +70,9 @@ func (w *warmStart[T]) list(why error) {
 func (w *warmStart[T]) caughtUp() { w.state.CaughtUp() }
 
 // status returns the present status.
-func (w *warmStart[T]) status() warmstart.Status {
+func (w *warmStart[T]) status() status.WarmStart {
 	if w.state == nil {
-		return warmstart.Status{}
+		return status.WarmStart{}
 	}
 	return w.state.Status()
 }

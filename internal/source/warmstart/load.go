@@ -19,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/snapshotfile"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/status"
 )
 
 const (
@@ -132,7 +133,7 @@ func (s *State) read(ctx context.Context, shard string, take func(object.Object)
 	if err != nil {
 		return l, s.unreadable(ctx, err)
 	}
-	s.update(func(st *Status) {
+	s.update(func(st *status.WarmStart) {
 		st.Loaded, st.LoadedAge, st.LoadTime = true, began.Sub(h.Time), time.Since(began)
 		st.LoadedObjects, st.LoadedVersion = n, l.Version
 		if l.Current != l.Version {
@@ -198,7 +199,7 @@ func (s *State) unreadable(ctx context.Context, err error) error {
 
 // GiveUp notes why the collection is listed, although there may be a saved state.
 func (s *State) GiveUp(why error) {
-	s.update(func(st *Status) { st.LoadError, st.CatchUpTo = why, "" })
+	s.update(func(st *status.WarmStart) { st.LoadError, st.CatchUpTo = why, "" })
 	level := slog.LevelInfo
 	if errors.As(why, new(*snapshotfile.DamagedError)) {
 		level = slog.LevelWarn

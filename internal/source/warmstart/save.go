@@ -12,6 +12,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/source/snapshotfile"
+	"github.com/typedinformer/informer/status"
 )
 
 // Content is what a store has of a collection.
@@ -63,7 +64,7 @@ func (s *State) save(ctx context.Context, c Content, last bool) {
 		s.failed(err)
 		return
 	}
-	s.update(func(st *Status) {
+	s.update(func(st *status.WarmStart) {
 		st.SaveError = nil
 		st.Saves++
 		s.stored = stored{version: c.Version, shard: c.Shard, listed: c.Listed, time: began}
@@ -78,7 +79,7 @@ func (s *State) save(ctx context.Context, c Content, last bool) {
 // failed notes a failure in the status, and logs it unless the save before failed, too.
 func (s *State) failed(err error) {
 	var before error
-	s.update(func(st *Status) { before, st.SaveError = st.SaveError, err })
+	s.update(func(st *status.WarmStart) { before, st.SaveError = st.SaveError, err })
 	if before == nil {
 		s.config.Log.Warn("the state cannot be saved", "why", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/status"
 )
 
 // Storage keeps saved states by name; see informer.WarmStartStorage.
@@ -73,7 +74,7 @@ type State struct {
 	encoder  encoder // only Save uses it
 
 	mu     sync.Mutex // protects the fields below
-	status Status
+	status status.WarmStart
 	stored stored
 }
 
@@ -81,23 +82,6 @@ type State struct {
 type stored struct {
 	version, shard string
 	listed, time   time.Time
-}
-
-// Status is the status of a [State]; see informer.WarmStartStatus.
-type Status struct {
-	Loaded              bool
-	LoadedObjects       int
-	LoadedVersion       string
-	LoadedAge, LoadTime time.Duration
-	CatchUpTo           string
-	LoadError           error
-	Saves               int
-	SavedAt             time.Time
-	SavedObjects        int
-	SavedVersion        string
-	SavedBytes          int64
-	SaveTime            time.Duration
-	SaveError           error
 }
 
 // New returns the saved state that c describes.
@@ -110,18 +94,18 @@ func New(c Config) *State {
 func (s *State) Namespace() string { return s.config.Identity.Namespace }
 
 // Status returns the present status.
-func (s *State) Status() Status {
+func (s *State) Status() status.WarmStart {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
 }
 
 // update changes the status, with the lock held.
-func (s *State) update(change func(*Status)) {
+func (s *State) update(change func(*status.WarmStart)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.status)
 }
 
 // CaughtUp notes that the store has every change that the server had after the load, or lists.
-func (s *State) CaughtUp() { s.update(func(st *Status) { st.CatchUpTo = "" }) }
+func (s *State) CaughtUp() { s.update(func(st *status.WarmStart) { st.CatchUpTo = "" }) }

@@ -22,6 +22,7 @@ import (
 	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 var pods = informer.Resource{GroupVersionResource: world.PodGVR}
 
 // found describes the differences of a result, sorted.
-func found(r informer.AuditResult) []string {
+func found(r status.AuditResult) []string {
 	var texts []string
 	for _, d := range r.Differences {
 		texts = append(texts, fmt.Sprintf("%s %s", d.Key, d.Kind))
@@ -40,7 +41,7 @@ func found(r informer.AuditResult) []string {
 }
 
 // want checks an audit.
-func want(w world.World, inf *informer.Informer[*corev1.Pod], objects int, differences ...string) informer.AuditResult {
+func want(w world.World, inf *informer.Informer[*corev1.Pod], objects int, differences ...string) status.AuditResult {
 	w.Helper()
 	r, err := inf.Audit(w.Context())
 	if err != nil {
@@ -517,7 +518,7 @@ func TestAuditOfAGroup(t *testing.T) {
 			results, err := g.Audit(w.Context())
 			var got []string
 			for _, r := range results {
-				got = append(got, fmt.Sprintf("%s: %d, %d differ", r.Resource.Namespaces[0], r.Objects, r.Differ))
+				got = append(got, fmt.Sprintf("%s: %d, %d differ", strings.TrimPrefix(r.Collection, "v1 pods in "), r.Objects, r.Differ))
 			}
 			if diff := gocmp.Diff(want, got); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)

@@ -23,6 +23,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // Whatever happens: the store never claims a version that it does not show, no object goes back, in the end the store
@@ -396,7 +397,7 @@ func (m *model) equal() bool {
 // audit audits, and returns how many objects differ.
 func (m *model) audit() int {
 	m.Helper()
-	var r informer.AuditResult
+	var r status.AuditResult
 	m.waits("audit", func(ctx context.Context) (err error) {
 		r, err = m.inf.Audit(ctx)
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 var three = selection{LabelSelector: "v=3"}
@@ -398,7 +399,7 @@ func TestAuditOfOverlappingSelections(t *testing.T) {
 		synctest.Wait()
 		end()
 		if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 1 || len(r.Differences) != 1 || r.Unclear != 1 ||
-			r.Differences[0].Kind != "missing" {
+			r.Differences[0].Kind != status.DifferenceMissing {
 			w.Errorf("%+v, %v", r, err)
 		}
 		time.Sleep(time.Minute)

@@ -21,7 +21,11 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
+
+// status returns the status of the saved states of the first namespace.
+func (l life) status() status.WarmStart { return l.Status().Reflectors[0].WarmStart }
 
 // The informer saves while it runs, at intervals, if something has changed.
 // Guarantees: S4

@@ -58,9 +58,6 @@ func live(w world.World, client *informer.Client, resource informer.Resource, co
 	return l
 }
 
-// status returns the status of the saved states of the first namespace.
-func (l life) status() informer.WarmStartStatus { return l.Status().Reflectors[0].WarmStart }
-
 // warmStartDir returns a directory for saved states.
 func warmStartDir(t *testing.T) informer.WarmStartConfig {
 	return informer.WarmStartConfig{Storage: informer.WarmStartDir(t.TempDir())}
