@@ -68,8 +68,8 @@ type Config[T Object] struct {
 	// and counts the error.
 	OnDecodeError func(*DecodeError)
 	// OnFailure is called when a list or a watch has failed, before the informer waits and tries again, and when the
-	// server turns out to give one key to several objects; see ReflectorTraffic.SharedKeys. The error is the one that
-	// ReflectorStatus.LastError then has. Nil means that the informer only logs and counts the failure.
+	// server turns out to give one key to several objects; see status.ReflectorTraffic.SharedKeys. The error is the one
+	// that status.Reflector.LastError then has. Nil means that the informer only logs and counts the failure.
 	OnFailure func(error)
 	// PagedList reads the collection by LIST, page by page. False means that the informer uses a streaming list
 	// (KEP-3157), and falls back to LIST if the server does not support it.
@@ -77,14 +77,14 @@ type Config[T Object] struct {
 	// PageSize is the number of objects in a page of a LIST. Zero means 500.
 	PageSize int
 	// PollEvery is the pause between two lists of a collection that can be listed and not watched: the server refuses a
-	// watch with 405 or 501, answers it with a list, or sends no resource versions; see [ReflectorPolled]. Unchanged
-	// objects raise no event. An hour later, the informer tries to watch again. Zero means 30 s. Negative means that the
-	// informer syncs only after the server has accepted a watch. If the server cannot watch, Run and WaitSynced return an
-	// error that wraps [ErrNoWatch].
+	// watch with 405 or 501, answers it with a list, or sends no resource versions; see [status.ReflectorPolled].
+	// Unchanged objects raise no event. An hour later, the informer tries to watch again. Zero means 30 s. Negative means
+	// that the informer syncs only after the server has accepted a watch. If the server cannot watch, Run and WaitSynced
+	// return an error that wraps [ErrNoWatch].
 	PollEvery time.Duration
 	// AbsentIsSynced treats a resource that the server does not serve as empty, for example while its custom resource
 	// definition is not installed. False means that the informer does not sync until the server serves the resource. In
-	// both cases, a 404 counts only if discovery shows the absence; see [ReflectorState].
+	// both cases, a 404 counts only if discovery shows the absence; see [status.ReflectorState].
 	AbsentIsSynced bool
 	// AuditEvery is the period of audits, with a jitter of a tenth; see [Informer.Audit]. Zero means no periodic audits:
 	// the informer audits only after a warm start, and after the server was away. A [Reflector] has none.

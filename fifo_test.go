@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
 // Guarantees: F1, F2, F4
@@ -79,4 +81,16 @@ func TestFIFOIsBounded(t *testing.T) {
 			t.Errorf("Take: %v", err)
 		}
 	})
+}
+
+// The types of deltas have the values of the engine.
+// Guarantees: O1
+func TestDeltasAreThoseOfTheEngine(t *testing.T) {
+	for of, engine := range map[DeltaType]reflector.DeltaType{
+		Upserted: reflector.Upserted, Removed: reflector.Removed, Replaced: reflector.Replaced, Bookmarked: reflector.Bookmarked,
+	} {
+		if DeltaType(engine) != of {
+			t.Errorf("%d of the engine is %v, want %v", engine, DeltaType(engine), of)
+		}
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/status"
 )
 
@@ -233,7 +234,7 @@ func (f *follower[T]) unsynced(cause error) error {
 				text = "namespace " + namespace + ": "
 			}
 			s := r.loop.Status()
-			if why = append(why, text+s.Text()); s.LastError != nil {
+			if why = append(why, text+reflector.Text(&s)); s.LastError != nil {
 				errs = append(errs, asUnsynced(s.LastError))
 			}
 		}

@@ -27,7 +27,7 @@ type InformerStatus struct {
 	Memory int64
 	// Reflectors has one status for each namespace of Resource, or one for all namespaces. With Selections, it has one for
 	// each of them, in their order, and then one for each that SetSelections is removing.
-	Reflectors []ReflectorStatus
+	Reflectors []status.Reflector
 	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
 	// that queue is full.
 	Queued, Blocked int

@@ -24,6 +24,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // A server and its network fail at random while a random kind of informer follows the server, and the informer's users
@@ -361,7 +362,7 @@ func (p *podModel[T]) restore(b backup) {
 		p.relive(lost, lowest)
 		p.Step("wait until the restored server is noticed")
 		now := number(p.server.ResourceVersion())
-		p.until("R6: the restored server is noticed and watched", func(r informer.ReflectorStatus) bool {
+		p.until("R6: the restored server is noticed and watched", func(r status.Reflector) bool {
 			return number(r.ResourceVersion) <= now && (r.WatchOpen || p.pods == nil)
 		})
 	})
@@ -391,10 +392,10 @@ func number(rv string) int {
 }
 
 // until lets time pass until cond holds for all reflectors of the informer.
-func (p *podModel[T]) until(what string, cond func(informer.ReflectorStatus) bool) {
+func (p *podModel[T]) until(what string, cond func(status.Reflector) bool) {
 	for range 60 {
 		<-time.After(time.Minute)
-		if !slices.ContainsFunc(p.Informer.Status().Reflectors, func(r informer.ReflectorStatus) bool { return !cond(r) }) {
+		if !slices.ContainsFunc(p.Informer.Status().Reflectors, func(r status.Reflector) bool { return !cond(r) }) {
 			return
 		}
 	}

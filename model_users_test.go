@@ -20,6 +20,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/store/table"
+	"github.com/typedinformer/informer/status"
 )
 
 // A model test makes random changes to an informer and to what it follows, and compares the outcome with a plain map. One
@@ -332,7 +333,7 @@ func (u *Users[T]) underWay() bool {
 	for _, src := range u.Informer.Store().Snapshot().sources {
 		have[src.Namespace] = src.Version
 	}
-	return slices.ContainsFunc(u.Informer.Status().Reflectors, func(r ReflectorStatus) bool { return r.ResourceVersion != have[r.Namespace] })
+	return slices.ContainsFunc(u.Informer.Status().Reflectors, func(r status.Reflector) bool { return r.ResourceVersion != have[r.Namespace] })
 }
 
 func (u *Users[T]) setBack(back bool) {

@@ -18,6 +18,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/source/reshard"
 	"github.com/typedinformer/informer/internal/source/warmstart"
+	"github.com/typedinformer/informer/status"
 )
 
 // Reflector reads one collection, or one namespace of it, by list and watch, and puts deltas into a [Sink]: one
@@ -25,7 +26,7 @@ import (
 // It lists again only when the server no longer has the changes since that version.
 //
 // A 404 alone counts as such a failure, since a proxy can send it. If the server's discovery documents also show that
-// no version of the API group has the resource, the sink gets an empty Replaced; see [ReflectorState]. All
+// no version of the API group has the resource, the sink gets an empty Replaced; see [status.ReflectorState]. All
 // authenticated users may read these documents by default. If a cluster has changed that, bind the ClusterRole
 // system:discovery to the client.
 //
@@ -170,11 +171,7 @@ func (r *Reflector[T]) Run(ctx context.Context) (err error) {
 }
 
 // Status returns the present status of the reflector.
-func (r *Reflector[T]) Status() ReflectorStatus {
-	s := reflectorStatus(r.loop.Status())
-	s.Namespace = r.loop.Decoder.Namespace
-	return s
-}
+func (r *Reflector[T]) Status() status.Reflector { return r.loop.Status() }
 
 // outlet is the [reflector.Sink] that passes deltas to a [Sink].
 type outlet[T Object] struct {

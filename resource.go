@@ -42,7 +42,7 @@ type Selection struct {
 	// LabelSelector and FieldSelector are those of [Resource].
 	LabelSelector, FieldSelector string
 	// Optional makes the informer sync without the selection while the server refuses it with 403 Forbidden, for example
-	// until a RoleBinding allows it. The informer retries as after any failure; see [ReflectorStatus]. If the server
+	// until a RoleBinding allows it. The informer retries as after any failure; see [status.Reflector]. If the server
 	// refuses it later, the store keeps its objects, and no wait includes their changes. False means that the informer
 	// does not sync until the server sends the objects.
 	Optional bool

@@ -22,7 +22,7 @@ import (
 //
 // If the informer follows several namespaces, each of them must reach resourceVersion. A quiet namespace reaches it
 // with its next bookmark, about once a minute. [Informer.WaitForObject] waits for the object's own namespace only. If
-// the server sends no resource versions, it waits for a list that began after the call; see [ReflectorPolled].
+// the server sends no resource versions, it waits for a list that began after the call; see [status.ReflectorPolled].
 func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersion string) error {
 	if _, err := resourceversion.CompareResourceVersion(resourceVersion, resourceVersion); err != nil {
 		return err

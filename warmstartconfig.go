@@ -26,8 +26,8 @@ const (
 // resource version. OnAdd receives them as initial additions. The informer syncs when it has every change up to the
 // resource version that the server had after the start.
 //
-// The informer lists if it cannot resume, and says why in the log and in [ReflectorStatus].WarmStart: nothing is saved;
-// the saved state is older than MaxAge, damaged, or from another server, resource, selector, shard, Go type or
+// The informer lists if it cannot resume, and says why in the log and in [status.Reflector].WarmStart: nothing is
+// saved; the saved state is older than MaxAge, damaged, or from another server, resource, selector, shard, Go type or
 // Revision; the server rejects the requests that check it; or the server no longer has the changes since the save. A
 // kube-apiserver keeps the changes of at least the last 75 seconds, and usually of some minutes. If only the watch
 // shows that changes are lost, the store already has the saved objects, and the list changes only those that differ.

@@ -188,13 +188,13 @@ func (b *builder) audit(s status.Audit) *Audit {
 	return a
 }
 
-func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
+func (b *builder) watch(name string, r status.Reflector) Watch {
 	w := Watch{
 		Namespace:           r.Namespace,
 		Severity:            b.add("watch", name, watchProblems(r, b.now)),
 		State:               r.State.String(),
 		Since:               r.Since,
-		Awaits:              cmp.Or(r.Awaits, "nothing"),
+		Awaits:              r.Awaits.String(),
 		RetryAt:             r.RetryAt,
 		Open:                r.WatchOpen,
 		NoWatchSince:        r.NoWatchSince,
@@ -223,7 +223,7 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 			next.Why = b.text(t.Err)
 		case t.Err != nil:
 			next.Why = class(t.Err)
-		case t.State != informer.ReflectorIdle:
+		case t.State != status.ReflectorIdle:
 			next.Why = t.Reason.String()
 		}
 		w.Transitions = append(w.Transitions, next)
@@ -274,7 +274,7 @@ func (b *builder) warmStart(s status.WarmStart) *WarmStart {
 	}
 }
 
-func byName(counts map[informer.Reason]int) map[string]int {
+func byName(counts map[status.Reason]int) map[string]int {
 	named := map[string]int{}
 	for reason, n := range counts {
 		named[reason.String()] = n

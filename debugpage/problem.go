@@ -17,10 +17,10 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
+	"github.com/typedinformer/informer/status"
 )
 
 // How long something may take before it is a problem.
@@ -106,26 +106,26 @@ func informerProblems(s informer.InformerStatus, now time.Time) (found []finding
 }
 
 // watchProblems returns the problems of a reflector.
-func watchProblems(r informer.ReflectorStatus, now time.Time) (found []finding) {
+func watchProblems(r status.Reflector, now time.Time) (found []finding) {
 	down := time.Duration(0)
 	if !r.NoWatchSince.IsZero() {
 		down = now.Sub(r.NoWatchSince)
 	}
 	switch {
-	case r.State == informer.ReflectorIdle && r.NoWatchSince.IsZero():
+	case r.State == status.ReflectorIdle && r.NoWatchSince.IsZero():
 		found = append(found, finding{SeverityWarning, "not started", ""})
-	case r.State == informer.ReflectorIdle:
+	case r.State == status.ReflectorIdle:
 		found = append(found, finding{SeverityWarning, "stopped " + round(now.Sub(r.Since)) + " ago", ""})
-	case r.State == informer.ReflectorAbsent:
+	case r.State == status.ReflectorAbsent:
 		found = append(found, finding{SeverityWarning, "the server does not serve this resource" + lastError(r.LastError,
 			r.LastErrorTime, now), ""})
-	case r.State == informer.ReflectorBackoff:
+	case r.State == status.ReflectorBackoff:
 		found = append(found, finding{SeverityError, fmt.Sprintf("no watch for %s, %s in a row%s", round(down),
 			count(r.Failures, "failure"), lastError(r.LastError, r.LastErrorTime, now)), ""})
-	case r.State == informer.ReflectorListing && down > slowStart:
+	case r.State == status.ReflectorListing && down > slowStart:
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down),
 			count(r.Read, "object"), lastError(r.LastError, r.LastErrorTime, now)), ""})
-	case r.State == informer.ReflectorWatching && down > patientIdle:
+	case r.State == status.ReflectorWatching && down > patientIdle:
 		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r.LastError, r.LastErrorTime,
 			now), ""})
 	}

@@ -87,12 +87,12 @@ func TestStatusOfReplicasAndWarmStarts(t *testing.T) {
 		r.config.Replicas = []func() shard.Status{replica(func(s *shard.Status) {
 			s.Yielded, s.Overdue = 8, []shard.Call{{Key: secret, Since: time.Now()}}
 		})}
-		saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{
-			{State: informer.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{
+		saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []status.Reflector{
+			{State: status.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{
 				Loaded: true, LoadedObjects: 1, LoadedAge: 2 * time.Second, LoadTime: 3 * time.Second, CatchUpTo: "4", Saves: 5, SavedAt: time.Now(), SavedObjects: 6, SavedBytes: 7, SaveTime: 8 * time.Second,
 			}},
-			{State: informer.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{LoadError: errors.New(secret), SaveError: errors.New(secret)}},
-			{State: informer.ReflectorWatching, WatchOpen: true},
+			{State: status.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{LoadError: errors.New(secret), SaveError: errors.New(secret)}},
+			{State: status.ReflectorWatching, WatchOpen: true},
 		}}
 		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}
 		lacks(r.T, r.get("/status.json"))
@@ -250,8 +250,8 @@ func TestProblems(t *testing.T) {
 			r.expect("")
 		},
 		"state that cannot be saved": func(r *rig) {
-			saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{{
-				State: informer.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{SaveError: errors.New(secret)},
+			saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []status.Reflector{{
+				State: status.ReflectorWatching, WatchOpen: true, WarmStart: status.WarmStart{SaveError: errors.New(secret)},
 			}}}
 			r.config = debugpage.Config{Informers: []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}}
 			r.expect("warning watch v1 pods: the state for a warm start cannot be saved")

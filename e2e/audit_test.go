@@ -22,6 +22,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/internal/test/testkit"
+	"github.com/typedinformer/informer/status"
 )
 
 // auditPage is the size of the pages of an audit.
@@ -449,7 +450,7 @@ func TestAuditFindsARestoredServer(t *testing.T) {
 			storeEquals(t, f.Informer, want)
 			s := f.Status()
 			traffic := s.Reflectors[0].Traffic
-			if s.Reflectors[0].Restored != 0 || traffic.ListsBy[informer.ReasonAudit] != 1 || s.Audit.Different != 1 || s.Audit.Differ != r.Differ {
+			if s.Reflectors[0].Restored != 0 || traffic.ListsBy[status.ReasonAudit] != 1 || s.Audit.Different != 1 || s.Audit.Differ != r.Differ {
 				t.Errorf("status %+v, lists %v", s.Audit, traffic.ListsBy)
 			}
 			again, err := f.Audit(within(t, patience))

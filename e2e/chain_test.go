@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 )
 
 var (
@@ -40,7 +41,7 @@ type chainFollower struct {
 	wait                  func(informer.Key, uint64) <-chan struct{}
 	world                 func() map[informer.Key]*corev1.ConfigMap
 	check                 func() []string // what it received wrongly
-	lists                 func() map[informer.Reason]int
+	lists                 func() map[status.Reason]int
 }
 
 // TestKilledFanOuts runs two fan-outs in a row in front of the API server. Each of them, both, and the API server are killed while
@@ -85,7 +86,7 @@ func TestKilledFanOuts(t *testing.T) {
 			settleChain(t, l, followers, fmt.Sprintf("round %d, killed %s", round, fault.name))
 		}
 	}
-	var lists []map[informer.Reason]int // of each follower
+	var lists []map[status.Reason]int // of each follower
 	for _, f := range followers {
 		for _, fault := range f.check() {
 			t.Errorf("%s: %s", f.name, fault)
@@ -103,7 +104,7 @@ func TestKilledFanOuts(t *testing.T) {
 	missed := *chainRounds
 	for i, f := range followers {
 		if f.fanOut == "near" && lists[i] != nil {
-			missed = min(missed, max(lists[i][informer.ReasonExpired]-2**chainRounds, 0))
+			missed = min(missed, max(lists[i][status.ReasonExpired]-2**chainRounds, 0))
 		}
 	}
 	for i, f := range followers {
@@ -115,13 +116,13 @@ func TestKilledFanOuts(t *testing.T) {
 		if f.fanOut == "far" {
 			most += *chainRounds
 		}
-		n := lists[i][informer.ReasonExpired]
+		n := lists[i][status.ReasonExpired]
 		for reason := range lists[i] {
-			if reason != informer.ReasonFirst && reason != informer.ReasonExpired && reason != informer.ReasonFailed { // the next try
+			if reason != status.ReasonFirst && reason != status.ReasonExpired && reason != status.ReasonFailed { // the next try
 				n = -1
 			}
 		}
-		if lists[i][informer.ReasonFirst] != 1 || n < least || n > most {
+		if lists[i][status.ReasonFirst] != 1 || n < least || n > most {
 			t.Errorf("%s has listed because of %v, want once first, and %d to %d times because of 410 Expired", f.name, lists[i], least, most)
 		}
 	}
@@ -173,7 +174,7 @@ func followChain(t *testing.T, l *ledger, fanOut string, config *rest.Config) (f
 				}
 				return told.faults
 			},
-			lists: func() map[informer.Reason]int { return inf.Status().Reflectors[0].Traffic.ListsBy },
+			lists: func() map[status.Reason]int { return inf.Status().Reflectors[0].Traffic.ListsBy },
 		})
 	}
 	inform("JSON", JSON, informer.Shard{}, informer.Config[*corev1.ConfigMap]{})
@@ -198,7 +199,7 @@ func recordChain(t *testing.T, l *ledger, fanOut string, client *informer.Client
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return chainFollower{
 		name: fanOut + ", reflector", fanOut: fanOut, library: "informer", wait: written.wait, check: written.check,
-		lists: func() map[informer.Reason]int { return r.Status().Traffic.ListsBy },
+		lists: func() map[status.Reason]int { return r.Status().Traffic.ListsBy },
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
+	"github.com/typedinformer/informer/status"
 )
 
 // gadget is a custom resource with every kind of field that such types have.
@@ -507,7 +508,7 @@ func TestVersionOfACustomResourceIsSwitchedOff(t *testing.T) {
 		gone[e.Object.GetName()] = true
 	}
 	failsWith("discovery shows that no version of the API group has the resource")
-	if s := inf.Status().Reflectors[0]; len(gone) != len(want) || inf.Store().Len() != 0 || s.Traffic.ListsBy[informer.ReasonRestored] != 0 {
+	if s := inf.Status().Reflectors[0]; len(gone) != len(want) || inf.Store().Len() != 0 || s.Traffic.ListsBy[status.ReasonRestored] != 0 {
 		t.Errorf("deleted %v, %d objects are left, %+v", gone, inf.Store().Len(), s)
 	}
 	install()

@@ -25,6 +25,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
+	"github.com/typedinformer/informer/status"
 )
 
 const (
@@ -267,7 +268,7 @@ func (l *line) wrap(rt http.RoundTripper) http.RoundTripper {
 type follower struct {
 	name      string
 	requests  *requests
-	reflector func() informer.ReflectorStatus
+	reflector func() status.Reflector
 	last      <-chan struct{}
 	check     func(t *testing.T, want []*corev1.ConfigMap, acked map[string]string)
 }
@@ -282,7 +283,7 @@ func followByInformer(t *testing.T, m mode, resource informer.Resource, l *line)
 	start(t, inf)
 	return follower{
 		name: "informer," + m.String(), requests: record, last: last,
-		reflector: func() informer.ReflectorStatus { return inf.Status().Reflectors[0] },
+		reflector: func() status.Reflector { return inf.Status().Reflectors[0] },
 		check: func(t *testing.T, want []*corev1.ConfigMap, _ map[string]string) {
 			storeEquals(t, inf, want)
 			told.mu.Lock()
@@ -374,7 +375,7 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 			f.check(t, sorted(pointers(list.Items)), writes.acked)
 
 			// R8, R9: a failure costs a watch. A list happens only if the server no longer has the changes.
-			made, status := f.requests.all(), f.reflector()
+			made, s := f.requests.all(), f.reflector()
 			watches := slices.DeleteFunc(slices.Clone(made), func(r request) bool { return !r.watch() })
 			asked := 0
 			for _, r := range made {
@@ -389,11 +390,11 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 			if relists >= 0 && expirations(f.requests) != relists {
 				t.Errorf("the server sent %d times 410 Expired, want %d", expirations(f.requests), relists)
 			}
-			if want := 1 + expirations(f.requests); status.Traffic.Lists != want || asked != want {
-				t.Errorf("status counts %d lists, %d were made, want %d:\n%v", status.Traffic.Lists, asked, want, made)
+			if want := 1 + expirations(f.requests); s.Traffic.Lists != want || asked != want {
+				t.Errorf("status counts %d lists, %d were made, want %d:\n%v", s.Traffic.Lists, asked, want, made)
 			}
-			if status.Traffic.Watches != len(watches) || !status.WatchOpen || status.State != informer.ReflectorWatching {
-				t.Errorf("status %+v; %d watches were made", status, len(watches))
+			if s.Traffic.Watches != len(watches) || !s.WatchOpen || s.State != status.ReflectorWatching {
+				t.Errorf("status %+v; %d watches were made", s, len(watches))
 			}
 		})
 	}

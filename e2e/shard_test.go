@@ -19,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
+	"github.com/typedinformer/informer/status"
 )
 
 // A kube-apiserver with the feature gate ShardedListAndWatch sends only the shard, one without it sends everything. The store is
@@ -240,7 +241,7 @@ func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, pag
 		t.Errorf("%d lists of what comes", parts)
 	}
 	s := inf.Status().Reflectors[0]
-	if (s.OutsideShard == 0) != serverKnows || s.Traffic.ListsBy[informer.ReasonShard] != 6 || s.Failures > 0 {
+	if (s.OutsideShard == 0) != serverKnows || s.Traffic.ListsBy[status.ReasonShard] != 6 || s.Failures > 0 {
 		t.Errorf("%d objects from outside the shard, %d failures, lists %v", s.OutsideShard, s.Failures, s.Traffic.ListsBy)
 	}
 	t.Logf("%d objects, %d bytes, %d objects from outside the shard", inf.Store().Len(), s.Traffic.Bytes, s.OutsideShard)

@@ -143,7 +143,7 @@ type soakFollower struct {
 	visit    func(ctx context.Context) (wrong []string)            // nil for a reflector
 	audit    func(ctx context.Context) (status.AuditResult, error) // nil for a reflector
 	check    func() []string                                       // the faults in the received changes
-	status   func() []informer.ReflectorStatus
+	status   func() []status.Reflector
 	events   func() string
 	shrink   func() // shrinks the test's own maps, which grow while a follower is behind
 }
@@ -276,7 +276,7 @@ func followSoak[T compared](s *soak, connection *rest.Config, resource informer.
 		}
 		return wrong
 	}
-	f.status = func() []informer.ReflectorStatus { return inf.Status().Reflectors }
+	f.status = func() []status.Reflector { return inf.Status().Reflectors }
 	f.events = func() string {
 		told.mu.Lock()
 		defer told.mu.Unlock()
@@ -330,7 +330,7 @@ func (s *soak) record(connection *rest.Config, resource informer.Resource, confi
 			}
 			return wrong
 		},
-		status: func() []informer.ReflectorStatus { return []informer.ReflectorStatus{r.Status()} },
+		status: func() []status.Reflector { return []status.Reflector{r.Status()} },
 		events: func() string {
 			written.mu.Lock()
 			defer written.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 )
 
 // check is the result of one check.
@@ -100,8 +101,8 @@ func watching(s informer.InformerStatus, limit, age time.Duration) string {
 			failures = append(failures, fmt.Sprintf("no resource version for %v, %s", round(old), describe(r)))
 		}
 		optional := i < len(s.Resource.Selections) && s.Resource.Selections[i].Optional && apierrors.IsForbidden(r.LastError)
-		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent ||
-			r.State == informer.ReflectorPolled || optional {
+		if r.NoWatchSince.IsZero() || r.State == status.ReflectorAbsent ||
+			r.State == status.ReflectorPolled || optional {
 			continue
 		}
 		down := time.Since(r.NoWatchSince)
@@ -117,7 +118,7 @@ func watching(s informer.InformerStatus, limit, age time.Duration) string {
 const maxRefused = 30 * time.Second
 
 // refused reports whether the last answer since the watch ended was 401 or 403.
-func refused(r informer.ReflectorStatus) bool {
+func refused(r status.Reflector) bool {
 	return (apierrors.IsUnauthorized(r.LastError) || apierrors.IsForbidden(r.LastError)) &&
 		!r.LastErrorTime.Before(r.NoWatchSince)
 }
@@ -160,7 +161,7 @@ func readyKeys(s informer.QueueStatus) (n int) {
 }
 
 // describe describes the state of a reflector without the text of its error.
-func describe(r informer.ReflectorStatus) string {
+func describe(r status.Reflector) string {
 	text := fmt.Sprintf("state %v for %v", r.State, round(time.Since(r.Since)))
 	if r.Namespace != "" {
 		text = "namespace " + r.Namespace + ": " + text

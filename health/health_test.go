@@ -21,6 +21,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/status"
 )
 
 // secret is in errors and objects. No answer may contain it.
@@ -160,9 +161,9 @@ func TestChecks(t *testing.T) {
 			status := informer.InformerStatus{
 				Resource: informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Selections: []informer.Selection{{Namespace: "a", Optional: true}, {Namespace: "b"}}},
 				Synced:   true,
-				Reflectors: []informer.ReflectorStatus{
-					{Namespace: "a", State: informer.ReflectorBackoff, NoWatchSince: time.Now(), LastError: forbidden()},
-					{Namespace: "b", State: informer.ReflectorWatching, WatchOpen: true},
+				Reflectors: []status.Reflector{
+					{Namespace: "a", State: status.ReflectorBackoff, NoWatchSince: time.Now(), LastError: forbidden()},
+					{Namespace: "b", State: status.ReflectorWatching, WatchOpen: true},
 				},
 			}
 			config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return status }}

@@ -86,14 +86,14 @@ func everything() informerprom.Config {
 			Queued:          12,
 			Blocked:         13,
 			Audit:           status.Audit{Equal: 16, Different: 17, Failed: 18, Differ: 19, LastEqual: time.UnixMilli(7_000_500), LastError: errors.New("secret")},
-			Reflectors: []informer.ReflectorStatus{
-				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
+			Reflectors: []status.Reflector{
+				{Namespace: "a", State: status.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
 					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond),
-					Traffic: informer.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29, Late: 30, SharedKeys: 33, CutAfter: 34500 * time.Millisecond,
-						ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209, informer.ReasonShard: 210, informer.ReasonAudit: 218, informer.ReasonPolled: 219},
-						WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213, informer.ReasonWarmStart: 214}},
+					Traffic: status.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29, Late: 30, SharedKeys: 33, CutAfter: 34500 * time.Millisecond,
+						ListsBy:   map[status.Reason]int{status.ReasonFirst: 201, status.ReasonEnded: 202, status.ReasonFailed: 203, status.ReasonExpired: 204, status.ReasonRestored: 205, status.ReasonBehind: 206, status.ReasonRefused: 207, status.ReasonAbsent: 208, status.ReasonUnclear: 209, status.ReasonShard: 210, status.ReasonAudit: 218, status.ReasonPolled: 219},
+						WatchesBy: map[status.Reason]int{status.ReasonFirst: 211, status.ReasonEnded: 212, status.ReasonFailed: 213, status.ReasonWarmStart: 214}},
 					WarmStart: status.WarmStart{Loaded: true, Saves: 215, SavedAt: time.UnixMilli(2_000_500), SavedBytes: 216, SaveTime: 217500 * time.Millisecond}},
-				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond),
+				{Namespace: "b", State: status.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond),
 					WarmStart: status.WarmStart{SaveError: errors.New("failed")}},
 			},
 			Handlers: []informer.SubscriptionStatus{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true,
@@ -214,11 +214,11 @@ func histogramLines(name, labels string, n int) (lines string) {
 // Sources with equal labels share a series.
 func TestEqualLabels(t *testing.T) {
 	behind := everything()
-	status := behind.Informers[0]()
-	status.Synced, status.Objects, status.ResourceVersion = false, 100, "5"
-	status.Reflectors = []informer.ReflectorStatus{{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, Traffic: informer.ReflectorTraffic{Lists: 100}, Failures: 3}}
-	status.Handlers = []informer.SubscriptionStatus{{Name: "web", Backlog: 100, Busy: time.Second}, {Name: "web", Busy: 2 * time.Second}}
-	behind.Informers[0] = fixed(status)
+	inf := behind.Informers[0]()
+	inf.Synced, inf.Objects, inf.ResourceVersion = false, 100, "5"
+	inf.Reflectors = []status.Reflector{{Namespace: "a", State: status.ReflectorWatching, WatchOpen: true, Traffic: status.ReflectorTraffic{Lists: 100}, Failures: 3}}
+	inf.Handlers = []informer.SubscriptionStatus{{Name: "web", Backlog: 100, Busy: time.Second}, {Name: "web", Busy: 2 * time.Second}}
+	behind.Informers[0] = fixed(inf)
 	behind.Queues = []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71, Waits: durations(1)}), fixed(informer.QueueStatus{Name: "jobs", Waits: durations(2)})}
 	c := informerprom.New(everything())
 	c.Add(behind)
@@ -233,7 +233,7 @@ func TestEqualLabels(t *testing.T) {
 func TestSelections(t *testing.T) {
 	registry := registryOf(informerprom.New(informerprom.Config{Informers: []func() informer.InformerStatus{fixed(informer.InformerStatus{
 		Resource:   informer.Resource{GroupVersionResource: pods, Selections: []informer.Selection{{Namespace: "a"}, {Namespace: "a", LabelSelector: "app=web"}, {FieldSelector: "spec.nodeName=n"}}},
-		Reflectors: []informer.ReflectorStatus{{Namespace: "a", Failures: 1}, {Namespace: "a", Failures: 2}, {Failures: 3}, {Namespace: "b", Failures: 4}},
+		Reflectors: []status.Reflector{{Namespace: "a", Failures: 1}, {Namespace: "a", Failures: 2}, {Failures: 3}, {Namespace: "b", Failures: 4}},
 	})}}))
 	expect(t, registry, `
 # HELP informer_reflector_failures Number of consecutive failures, which determines the backoff.

@@ -56,7 +56,7 @@
 //	informer_watches_total                watches at a resource version, by the label reason
 //	informer_list_objects                 objects read so far of the current list, or of the last one
 //
-// The label reason is one of informer.Reason: absent, audit, behind, ended, expired, failed, first, polled, refused,
+// The label reason is one of status.Reason: absent, audit, behind, ended, expired, failed, first, polled, refused,
 // restored, shard, unclear, updated or warm start.
 //
 // With Config.WarmStart of an informer, its reflectors also have these metrics:

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
+	"github.com/typedinformer/informer/status"
 )
 
 func ExampleNew() {

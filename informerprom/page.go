@@ -196,19 +196,19 @@ func (p *page) addAudits(s *status.Audit, name, group, version, resource string)
 }
 
 // states are the values of the label state. A reflector has a series for each.
-var states = []informer.ReflectorState{
-	informer.ReflectorIdle, informer.ReflectorListing, informer.ReflectorWatching, informer.ReflectorBackoff, informer.ReflectorAbsent,
-	informer.ReflectorPolled,
+var states = []status.ReflectorState{
+	status.ReflectorIdle, status.ReflectorListing, status.ReflectorWatching, status.ReflectorBackoff, status.ReflectorAbsent,
+	status.ReflectorPolled,
 }
 
 // reasons are the values of the label reason. A reflector has a series for each.
-var reasons = []informer.Reason{
-	informer.ReasonFirst, informer.ReasonEnded, informer.ReasonFailed, informer.ReasonExpired, informer.ReasonRestored,
-	informer.ReasonBehind, informer.ReasonRefused, informer.ReasonAbsent, informer.ReasonUnclear, informer.ReasonShard,
-	informer.ReasonWarmStart, informer.ReasonAudit, informer.ReasonUpdated, informer.ReasonPolled,
+var reasons = []status.Reason{
+	status.ReasonFirst, status.ReasonEnded, status.ReasonFailed, status.ReasonExpired, status.ReasonRestored,
+	status.ReasonBehind, status.ReasonRefused, status.ReasonAbsent, status.ReasonUnclear, status.ReasonShard,
+	status.ReasonWarmStart, status.ReasonAudit, status.ReasonUpdated, status.ReasonPolled,
 }
 
-func (p *page) addReflector(name string, of informer.Resource, r informer.ReflectorStatus) {
+func (p *page) addReflector(name string, of informer.Resource, r status.Reflector) {
 	group, version, resource := of.Group, of.Version, of.Resource
 	for _, state := range states {
 		p.add(reflectorState, truth(r.State == state), name, group, version, resource, r.Namespace, state.String())

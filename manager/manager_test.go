@@ -243,18 +243,18 @@ func TestOrder(t *testing.T) {
 		<-time.After(time.Millisecond)
 		s.ready(false)
 		s.state(manager.Stopping)
-		if ctl.Status().Running || s.holder() != "me" || pods.Status().Reflectors[0].State != informer.ReflectorWatching {
+		if ctl.Status().Running || s.holder() != "me" || !pods.Status().Reflectors[0].WatchOpen {
 			t.Errorf("while the leader-only runnables stop: %+v, holder %q, %+v", ctl.Status(), s.holder(), pods.Status())
 		}
 		s.expect()
 		<-time.After(time.Second)
 		s.expect("leader returns")
-		if s.holder() != "" || pods.Status().Reflectors[0].State != informer.ReflectorWatching {
+		if s.holder() != "" || !pods.Status().Reflectors[0].WatchOpen {
 			t.Errorf("when they have stopped: holder %q, %+v", s.holder(), pods.Status())
 		}
 		<-time.After(time.Second)
 		s.expect("replica returns")
-		if pods.Status().Reflectors[0].State == informer.ReflectorWatching {
+		if pods.Status().Reflectors[0].WatchOpen {
 			t.Errorf("the informer still runs: %+v", pods.Status())
 		}
 		if err := <-s.ended; err != nil {

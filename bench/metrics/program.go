@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/bench/internal/canned"
 	"github.com/typedinformer/informer/bench/internal/measure"
 	"github.com/typedinformer/informer/informerprom"
+	"github.com/typedinformer/informer/status"
 )
 
 // job is the work of a program.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/status"
 )
 
 // chain is an API server with pods and services that change, in a bubble, and the clients of fan-outs behind it.
@@ -344,7 +345,7 @@ func TestKilled(t *testing.T) {
 		}
 		lists := 0
 		for _, l := range all {
-			lists += l.Status().Reflectors[0].Traffic.ListsBy[informer.ReasonExpired]
+			lists += l.Status().Reflectors[0].Traffic.ListsBy[status.ReasonExpired]
 		}
 		if lists == 0 {
 			c.Error("no client received 410 Expired: the test tests nothing")

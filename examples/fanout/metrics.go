@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/review"
+	"github.com/typedinformer/informer/status"
 )
 
 // metrics are those of fanout, and those of its reflectors (package informerprom).

@@ -27,6 +27,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/health"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -46,7 +47,7 @@ type collection struct {
 
 	fresh  *freshness
 	run    func(ctx context.Context) error
-	status func() informer.ReflectorStatus
+	status func() status.Reflector
 	list   func(w http.ResponseWriter, r *http.Request, namespace string)
 	get    func(w http.ResponseWriter, r *http.Request, key informer.Key)
 	rv     func() string
@@ -61,7 +62,7 @@ func (c *collection) informerStatus() informer.InformerStatus {
 	reflector := c.status()
 	return informer.InformerStatus{
 		Resource: informer.Resource{GroupVersionResource: c.GroupVersionResource}, Synced: c.rv() != "0",
-		ResourceVersion: c.rv(), Objects: c.len(), Reflectors: []informer.ReflectorStatus{reflector},
+		ResourceVersion: c.rv(), Objects: c.len(), Reflectors: []status.Reflector{reflector},
 	}
 }
 

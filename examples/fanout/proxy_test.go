@@ -30,6 +30,7 @@ import (
 	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -406,7 +407,7 @@ func TestInformerOfAResourceThatIsNotFollowed(t *testing.T) {
 	config.QPS = -1
 	client, err := informer.NewClient(config)
 	r.must(err)
-	inform := func(gvr schema.GroupVersionResource) informer.ReflectorStatus {
+	inform := func(gvr schema.GroupVersionResource) status.Reflector {
 		failed := make(chan error, 1)
 		i := informer.New(client, informer.Resource{GroupVersionResource: gvr}, informer.Config[*metav1.PartialObjectMetadata]{
 			AbsentIsSynced: true,
@@ -440,7 +441,7 @@ func TestInformerOfAResourceThatIsNotFollowed(t *testing.T) {
 		}
 	}
 	for _, gvr := range []schema.GroupVersionResource{{Version: "v9", Resource: "pods"}, {Group: widgets.Group, Version: "v9", Resource: widgets.Resource}} {
-		if s := inform(gvr); s.State == informer.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "in version v1: use that") {
+		if s := inform(gvr); s.State == status.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "in version v1: use that") {
 			t.Errorf("%v: %+v", gvr, s)
 		}
 	}

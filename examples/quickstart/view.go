@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 )
 
 // frame is the state to display at one moment.
@@ -124,9 +125,9 @@ func (f *frame) rows() []row {
 }
 
 // stateText describes the state of one reflector: of the whole informer, or of one namespace.
-func stateText(r informer.ReflectorStatus, now time.Time) string {
+func stateText(r status.Reflector, now time.Time) string {
 	text := fmt.Sprintf("%s %v for %v", r.Namespace, r.State, now.Sub(r.Since).Round(time.Second))
-	if r.State == informer.ReflectorWatching && !r.WatchOpen {
+	if r.State == status.ReflectorWatching && !r.WatchOpen {
 		text += ", connecting"
 	}
 	if ago := now.Sub(r.LastErrorTime); r.LastError != nil && ago < time.Minute {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 )
 
 func testFrame() frame {
@@ -18,7 +19,7 @@ func testFrame() frame {
 	return frame{
 		at: at, up: 12 * time.Second, source: "v1 pods at http://127.0.0.1:8001", loaded: 20_000, total: 20_000, read: 21_234,
 		synced: 495_230 * time.Microsecond,
-		status: informer.InformerStatus{Reflectors: []informer.ReflectorStatus{{State: informer.ReflectorWatching, Since: at.Add(-10 * time.Second), WatchOpen: true}}},
+		status: informer.InformerStatus{Reflectors: []status.Reflector{{State: status.ReflectorWatching, Since: at.Add(-10 * time.Second), WatchOpen: true}}},
 		pods:   20_013, rv: "25013",
 		phases: []group{{"Running", 19_700}, {"Pending", 313}},
 		nodes:  []group{{"ip-172-18-3-4.eu-west-1.compute.internal", 48}, {"ip-172-18-3-5.eu-west-1.compute.internal", 24}},
@@ -61,8 +62,8 @@ phases       Running             19,700
 2 nodes      ip-172-18-3-4.eu-…      48 `},
 		{"initial sync after a failure", 80, 30, func(f *frame) {
 			*f = frame{at: f.at, up: f.up, source: f.source, loaded: f.loaded, total: f.total, read: 1_000, heap: f.heap,
-				status: informer.InformerStatus{Reflectors: []informer.ReflectorStatus{{
-					State: informer.ReflectorBackoff, Since: f.at, LastError: fmt.Errorf("watch: %w", &url.Error{Op: "Get", URL: "http://127.0.0.1:8001/api/v1/pods", Err: errors.New("refused")}), LastErrorTime: f.at.Add(-2 * time.Second),
+				status: informer.InformerStatus{Reflectors: []status.Reflector{{
+					State: status.ReflectorBackoff, Since: f.at, LastError: fmt.Errorf("watch: %w", &url.Error{Op: "Get", URL: "http://127.0.0.1:8001/api/v1/pods", Err: errors.New("refused")}), LastErrorTime: f.at.Add(-2 * time.Second),
 				}}}}
 		}, `
 informer     of v1 pods at http://127.0.0.1:8001, for 12s

@@ -13,6 +13,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/discovery"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/status"
 )
 
 // discoveryTimeout is the time limit for one discovery document.
@@ -37,12 +38,12 @@ func (s *Source) kind(ctx context.Context) decode.Ask {
 
 // document reads one discovery document.
 func (s *Source) document(ctx context.Context, path string) ([]byte, error) {
-	s.Awaits.Set(AwaitingRateLimit)
+	s.Awaits.Set(status.AwaitingRateLimit)
 	client := s.config.Client
 	if err := client.Wait(ctx); err != nil {
 		return nil, err
 	}
-	s.Awaits.Set(AwaitingResponse)
+	s.Awaits.Set(status.AwaitingResponse)
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, transport.ErrNoProgress)
 	defer cancel()
 	resp, err := client.Send(ctx, transport.Request{
@@ -61,7 +62,7 @@ func (s *Source) document(ctx context.Context, path string) ([]byte, error) {
 	if resp.Format != decode.JSON {
 		return nil, fmt.Errorf("GET /%s: the server did not send JSON", path)
 	}
-	s.Awaits.Set(AwaitingData)
+	s.Awaits.Set(status.AwaitingData)
 	body, err := io.ReadAll(io.LimitReader(resp, discovery.MaxBytes+1))
 	switch {
 	case err != nil:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/status"
 )
 
 // Intake takes the encoded objects of one response, decodes them and hands them on in order.
@@ -82,21 +83,11 @@ func (s *Source) Updated() context.Context { return s.config.Client.Updated() }
 // Moved reports whether the client has another address at the last watch than at the one before.
 func (s *Source) Moved() bool { return s.moved }
 
-// Traffic counts requests and received data. A streaming list counts as a list and as a watch.
-type Traffic struct {
-	Lists, Watches int
-	Bytes          int64  // of bodies, without compression
-	Events         int64  // of watches, also bookmarks and the initial events of streaming lists
-	AuditID        string // of the latest watch
-	// CutAfter is the time after which something between client and server cuts watches, as far as the source has learned.
-	// Zero means that nothing does.
-	CutAfter time.Duration
-}
-
-// Traffic returns the counts until now. Any goroutine may call it.
-func (s *Source) Traffic() Traffic {
+// Traffic returns the counts of the source until now: those of requests and received data, AuditID and CutAfter. Any
+// goroutine may call it.
+func (s *Source) Traffic() status.ReflectorTraffic {
 	auditID, _ := s.auditID.Load().(string)
-	return Traffic{
+	return status.ReflectorTraffic{
 		Lists:    int(s.lists.Load()),
 		Watches:  int(s.watches.Load()),
 		Bytes:    s.bytes.Load(),
@@ -106,34 +97,14 @@ func (s *Source) Traffic() Traffic {
 	}
 }
 
-// Awaiting is what a Source waits for.
-type Awaiting uint8
-
-// The values of Awaiting; see informer.ReflectorStatus.
-const (
-	AwaitingNothing Awaiting = iota
-	AwaitingRateLimit
-	AwaitingResponse
-	AwaitingData
-	AwaitingSink
-	AwaitingRetry
-	AwaitingWarmStart
-)
-
-// String returns the text for informer.ReflectorStatus.
-func (a Awaiting) String() string {
-	return [...]string{"", "the rate limit of the client", "the response", "data of the server",
-		"room for the list", "the next try", "the saved state"}[a]
-}
-
-// Awaits is an Awaiting that one goroutine changes and others read.
+// Awaits is a [status.Awaiting] that one goroutine changes and others read.
 type Awaits struct{ value atomic.Uint32 }
 
 // Set sets the value.
-func (a *Awaits) Set(to Awaiting) { a.value.Store(uint32(to)) }
+func (a *Awaits) Set(to status.Awaiting) { a.value.Store(uint32(to)) }
 
 // Get returns the value.
-func (a *Awaits) Get() Awaiting { return Awaiting(a.value.Load()) }
+func (a *Awaits) Get() status.Awaiting { return status.Awaiting(a.value.Load()) }
 
 // readyToWatch waits until a watch may be opened. As in client-go, the rate limit does not delay it. A watch that
 // follows another within shortWatch waits, though, since nothing else limits the requests to a server that ends each
@@ -166,7 +137,7 @@ func (s *Source) ready(ctx context.Context) error {
 			return err
 		}
 	}
-	s.Awaits.Set(AwaitingRateLimit)
+	s.Awaits.Set(status.AwaitingRateLimit)
 	return s.config.Client.Wait(ctx)
 }
 
@@ -194,7 +165,7 @@ func (s *Source) send(ctx context.Context, query url.Values, accept, shard strin
 		resp.Close()
 		return nil, err
 	}
-	s.Awaits.Set(AwaitingData)
+	s.Awaits.Set(status.AwaitingData)
 	resp.ReadCloser = countedBody{resp.ReadCloser, &s.bytes}
 	return resp, nil
 }
@@ -204,7 +175,7 @@ func (s *Source) request(ctx context.Context, query url.Values, accept string) (
 	if s.picky {
 		accept = strings.ReplaceAll(accept, decode.DropManagedFields, "")
 	}
-	s.Awaits.Set(AwaitingResponse)
+	s.Awaits.Set(status.AwaitingResponse)
 	return s.config.Client.Send(ctx, transport.Request{
 		Method: http.MethodGet, Path: s.config.Path, Query: query, Watch: query.Has("watch"), Accept: accept,
 		Resource: s.config.Resource.GroupResource(),

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/status"
 )
 
 const (
@@ -41,39 +42,6 @@ func (p Phase) String() string {
 	return fmt.Sprintf("Phase(%d)", uint8(p))
 }
 
-// Reason is why a reflector lists or watches. The values are those of informer.Reason.
-type Reason uint8
-
-// The reasons; see informer.Reason.
-const (
-	ReasonFirst Reason = iota
-	ReasonEnded
-	ReasonFailed
-	ReasonExpired
-	ReasonRestored
-	ReasonBehind
-	ReasonRefused
-	ReasonAbsent
-	ReasonUnclear
-	ReasonShard
-	ReasonWarmStart
-	ReasonAudit
-	ReasonUpdated
-	ReasonPolled
-
-	Reasons = iota // their number
-)
-
-// String returns the name of the reason in lower case, such as "expired".
-func (r Reason) String() string {
-	names := [Reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
-		"shard", "warm start", "audit", "updated", "polled"}
-	if int(r) < len(names) {
-		return names[r]
-	}
-	return fmt.Sprintf("Reason(%d)", uint8(r))
-}
-
 // Wait says how to wait after a failure.
 type Wait uint8
 
@@ -98,8 +66,8 @@ const (
 //	any      -- Failed: the sink is wrong -------> Listing
 type State struct {
 	Phase   Phase
-	Version string // the resource version up to which the sink has every change; empty before the first list
-	Why     Reason // of the next list or watch
+	Version string        // the resource version up to which the sink has every change; empty before the first list
+	Why     status.Reason // of the next list or watch
 
 	List  ListPhase  // while Listing
 	Watch WatchPhase // while Watching
@@ -132,7 +100,7 @@ func Start(told bool) State { return State{Phase: Listing, List: ListPhase{Least
 func (s State) Listed(until string, now time.Time) State {
 	next := State{Phase: Watching, Version: s.Version, paged: s.paged, polled: s.polled}
 	if s.Version == "" || s.Polls(now) {
-		next.Phase, next.Why = Polling, ReasonPolled
+		next.Phase, next.Why = Polling, status.ReasonPolled
 	} else {
 		next.Watch.Until = until
 	}
@@ -143,7 +111,7 @@ func (s State) Listed(until string, now time.Time) State {
 // the server has, or empty if that is the version of the objects.
 func (s State) Loaded(until string, now time.Time) State {
 	s = s.Listed("", now)
-	s.Why, s.loaded = ReasonWarmStart, true
+	s.Why, s.loaded = status.ReasonWarmStart, true
 	if until != "" {
 		s.Watch.CatchUp = CatchUp{until: until, progress: now}
 	}
@@ -151,7 +119,7 @@ func (s State) Loaded(until string, now time.Time) State {
 }
 
 // Relist returns a state that lists the collection at resource version least or later, because of why.
-func (s State) Relist(least string, why Reason) State {
+func (s State) Relist(least string, why status.Reason) State {
 	s.Phase, s.List.Least, s.Why, s.Watch = Listing, least, why, WatchPhase{}
 	return s
 }
@@ -171,7 +139,7 @@ func (s State) Polls(now time.Time) bool { return now.Before(s.polled) }
 
 // Watches returns the state after a list without a version that can be watched all the same.
 func (s State) Watches() State {
-	s.Phase, s.Why, s.Watch = Watching, ReasonFirst, WatchPhase{}
+	s.Phase, s.Why, s.Watch = Watching, status.ReasonFirst, WatchPhase{}
 	return s
 }
 
@@ -180,7 +148,7 @@ func (s State) Streams(now time.Time) bool { return !now.Before(s.paged) }
 
 // Updated returns the state after the client was updated during a list or watch.
 func (s State) Updated() State {
-	s.Why = ReasonUpdated
+	s.Why = status.ReasonUpdated
 	return s
 }
 
@@ -205,7 +173,7 @@ func (s State) Ended(now time.Time) (State, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Watch.CatchUp, s.Why = caught, ReasonEnded
+	s.Watch.CatchUp, s.Why = caught, status.ReasonEnded
 	return s, nil
 }
 
@@ -231,42 +199,42 @@ func (s State) Failed(err error, now time.Time) (next State, wait Wait, note str
 	switch {
 	case errors.Is(err, ErrNotServed):
 		if watching {
-			s = s.Relist("", ReasonAbsent)
+			s = s.Relist("", status.ReasonAbsent)
 		}
-		s.Why = ReasonAbsent
+		s.Why = status.ReasonAbsent
 		return s, UntilServed, ""
 	case errors.Is(err, ErrWentBack): // e.g. etcd was restored from a backup
-		next = s.Relist("", ReasonRestored)
+		next = s.Relist("", status.ReasonRestored)
 		next.List.Restored = true
 		return next, Backoff, "the server went back in time: listing everything again"
 	case behind: // a list in the past shows that it was restored
-		return s.Relist("", ReasonBehind), Backoff, "the server is behind: listing at any resource version"
+		return s.Relist("", status.ReasonBehind), Backoff, "the server is behind: listing at any resource version"
 	case errors.Is(err, ErrDiverged):
-		next = s.Relist("", ReasonAudit)
+		next = s.Relist("", status.ReasonAudit)
 		next.List.Restored = true
 		return next, NoWait, "the store differs from the server: listing everything again"
 	case watching && errors.Is(err, ErrNoWatch):
-		s.Phase, s.Why, s.Watch = Polling, ReasonPolled, WatchPhase{}
+		s.Phase, s.Why, s.Watch = Polling, status.ReasonPolled, WatchPhase{}
 		s.paged, s.polled = now.Add(streamAgainAfter), now.Add(watchAgainAfter)
 		return s, NoWait, "listing from time to time"
 	case watching && (expired || apierrors.IsStoreReadError(err)):
-		next = s.Relist(s.Version, ReasonExpired) // the changes since Version are lost
-		next.List.Whole = s.Watch.Until != ""     // the next list in pages could take as long
+		next = s.Relist(s.Version, status.ReasonExpired) // the changes since Version are lost
+		next.List.Whole = s.Watch.Until != ""            // the next list in pages could take as long
 		return next, Backoff, ""
 	case watching && s.Watch.CatchUp.stuck(err, now):
-		return s.Relist(s.Version, ReasonBehind), Backoff, ""
+		return s.Relist(s.Version, status.ReasonBehind), Backoff, ""
 	case watching && lost(err):
-		return s.Relist(s.Version, ReasonUnclear), Backoff, "" // a change since Version is lost
+		return s.Relist(s.Version, status.ReasonUnclear), Backoff, "" // a change since Version is lost
 	case watching:
-		s.Why, s.Watch.CatchUp = ReasonFailed, s.Watch.CatchUp.failed(err)
+		s.Why, s.Watch.CatchUp = status.ReasonFailed, s.Watch.CatchUp.failed(err)
 		return s, Backoff, ""
 	case (expired || tooLarge) && s.List.Least != "": // the server is behind, or was restored
-		s.List.Least, s.Why = "", ReasonBehind
+		s.List.Least, s.Why = "", status.ReasonBehind
 		return s, NoWait, "listing again at any resource version"
 	case errors.Is(err, ErrNoStreaming):
-		s.paged, s.Why = now.Add(streamAgainAfter), ReasonRefused
+		s.paged, s.Why = now.Add(streamAgainAfter), status.ReasonRefused
 		return s, NoWait, "falling back to paged lists"
 	}
-	s.Why = ReasonFailed
+	s.Why = status.ReasonFailed
 	return s, Backoff, ""
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/status"
 )
 
 // After each failure, the reflector changes its state as the drawing says.
@@ -44,41 +45,41 @@ func TestStateAfterEachFailure(t *testing.T) {
 		err  error
 		next State
 		wait Wait
-		why  Reason
+		why  status.Reason
 	}{
-		{watching, errors.New("refused"), retried, Backoff, ReasonFailed},
-		{watching, ErrEmptyWatch, retried, Backoff, ReasonFailed},
-		{watching, tooLarge, lagging(2), Backoff, ReasonFailed},
-		{lagging(leastTries - 1), tooLarge, newest, Backoff, ReasonBehind},
-		{watching, ErrBehind, newest, Backoff, ReasonBehind},
-		{watching, fmt.Errorf("%w: %w", ErrBehind, tooLarge), newest, Backoff, ReasonBehind},
-		{watching, fmt.Errorf("%w: %w", ErrDiverged, ErrBehind), newest, Backoff, ReasonBehind},
-		{watching, ErrWentBack, restored, Backoff, ReasonRestored},
-		{watching, ErrNoWatch, polling, NoWait, ReasonPolled},
-		{watching, ErrNoNumber, listing, Backoff, ReasonUnclear},
-		{watching, fmt.Errorf("event: %w", decode.ErrWrongKind), listing, Backoff, ReasonUnclear},
-		{watching, ErrUnknownLarge, listing, Backoff, ReasonUnclear},
-		{torn, errors.New("refused"), torn, Backoff, ReasonFailed},
-		{torn, expired, whole, Backoff, ReasonExpired},
-		{watching, expired, listing, Backoff, ReasonExpired},
-		{watching, corrupt, listing, Backoff, ReasonExpired},
-		{watching, ErrUnknownDeleted, listing, Backoff, ReasonUnclear},
-		{watching, ErrForeign, listing, Backoff, ReasonUnclear},
-		{watching, notFound, retried, Backoff, ReasonFailed},
-		{watching, absent, newest, UntilServed, ReasonAbsent},
-		{listing, errors.New("refused"), listing, Backoff, ReasonFailed},
-		{listing, ErrForeign, listing, Backoff, ReasonFailed},
-		{listing, ErrNoNumber, listing, Backoff, ReasonFailed},
-		{listing, errTokens, listing, Backoff, ReasonFailed},
-		{listing, expired, newest, NoWait, ReasonBehind},
-		{listing, tooLarge, newest, NoWait, ReasonBehind},
-		{newest, expired, newest, Backoff, ReasonFailed},
-		{newest, tooLarge, newest, Backoff, ReasonFailed},
-		{listing, ErrNoStreaming, paged, NoWait, ReasonRefused},
-		{listing, ErrWentBack, restored, Backoff, ReasonRestored},
-		{restored, errors.New("refused"), restored, Backoff, ReasonFailed},
-		{listing, notFound, listing, Backoff, ReasonFailed},
-		{listing, absent, listing, UntilServed, ReasonAbsent},
+		{watching, errors.New("refused"), retried, Backoff, status.ReasonFailed},
+		{watching, ErrEmptyWatch, retried, Backoff, status.ReasonFailed},
+		{watching, tooLarge, lagging(2), Backoff, status.ReasonFailed},
+		{lagging(leastTries - 1), tooLarge, newest, Backoff, status.ReasonBehind},
+		{watching, ErrBehind, newest, Backoff, status.ReasonBehind},
+		{watching, fmt.Errorf("%w: %w", ErrBehind, tooLarge), newest, Backoff, status.ReasonBehind},
+		{watching, fmt.Errorf("%w: %w", ErrDiverged, ErrBehind), newest, Backoff, status.ReasonBehind},
+		{watching, ErrWentBack, restored, Backoff, status.ReasonRestored},
+		{watching, ErrNoWatch, polling, NoWait, status.ReasonPolled},
+		{watching, ErrNoNumber, listing, Backoff, status.ReasonUnclear},
+		{watching, fmt.Errorf("event: %w", decode.ErrWrongKind), listing, Backoff, status.ReasonUnclear},
+		{watching, ErrUnknownLarge, listing, Backoff, status.ReasonUnclear},
+		{torn, errors.New("refused"), torn, Backoff, status.ReasonFailed},
+		{torn, expired, whole, Backoff, status.ReasonExpired},
+		{watching, expired, listing, Backoff, status.ReasonExpired},
+		{watching, corrupt, listing, Backoff, status.ReasonExpired},
+		{watching, ErrUnknownDeleted, listing, Backoff, status.ReasonUnclear},
+		{watching, ErrForeign, listing, Backoff, status.ReasonUnclear},
+		{watching, notFound, retried, Backoff, status.ReasonFailed},
+		{watching, absent, newest, UntilServed, status.ReasonAbsent},
+		{listing, errors.New("refused"), listing, Backoff, status.ReasonFailed},
+		{listing, ErrForeign, listing, Backoff, status.ReasonFailed},
+		{listing, ErrNoNumber, listing, Backoff, status.ReasonFailed},
+		{listing, errTokens, listing, Backoff, status.ReasonFailed},
+		{listing, expired, newest, NoWait, status.ReasonBehind},
+		{listing, tooLarge, newest, NoWait, status.ReasonBehind},
+		{newest, expired, newest, Backoff, status.ReasonFailed},
+		{newest, tooLarge, newest, Backoff, status.ReasonFailed},
+		{listing, ErrNoStreaming, paged, NoWait, status.ReasonRefused},
+		{listing, ErrWentBack, restored, Backoff, status.ReasonRestored},
+		{restored, errors.New("refused"), restored, Backoff, status.ReasonFailed},
+		{listing, notFound, listing, Backoff, status.ReasonFailed},
+		{listing, absent, listing, UntilServed, status.ReasonAbsent},
 	} {
 		next, wait, _ := c.from.Failed(fmt.Errorf("asked: %w", c.err), now)
 		c.next.Why = c.why
@@ -108,10 +109,10 @@ func TestStateAfterAListThatCannotBeWatched(t *testing.T) {
 	}{
 		{State{Version: "7"}, now, Watching},
 		{State{}, now, Polling},
-		{unwatched.Relist("7", ReasonPolled), now.Add(watchAgainAfter - 1), Polling},
-		{unwatched.Relist("7", ReasonPolled), now.Add(watchAgainAfter), Watching},
+		{unwatched.Relist("7", status.ReasonPolled), now.Add(watchAgainAfter - 1), Polling},
+		{unwatched.Relist("7", status.ReasonPolled), now.Add(watchAgainAfter), Watching},
 	} {
-		if next := c.from.Listed("", c.at); next.Phase != c.want || (next.Why == ReasonPolled) != (c.want == Polling) {
+		if next := c.from.Listed("", c.at); next.Phase != c.want || (next.Why == status.ReasonPolled) != (c.want == Polling) {
 			t.Errorf("%d: %+v, want %v", i, next, c.want)
 		}
 	}
@@ -152,7 +153,7 @@ func TestServerThatIsBehind(t *testing.T) {
 				lists = after
 			}
 		}
-		if lists != c.lists || lists != 0 && s.Why != ReasonBehind {
+		if lists != c.lists || lists != 0 && s.Why != status.ReasonBehind {
 			t.Errorf("%s: lists after %v, want %v", name, lists, c.lists)
 		}
 	}
@@ -180,7 +181,7 @@ func TestStateAfterAWarmStart(t *testing.T) {
 			t.Errorf("watch %d ends after %v, want %v s", i, got, int(timeout))
 		}
 		var err error
-		if s, err = s.Ended(now.Add(maxQuiet - 1)); err != nil || s.Why != ReasonEnded {
+		if s, err = s.Ended(now.Add(maxQuiet - 1)); err != nil || s.Why != status.ReasonEnded {
 			t.Fatalf("%+v, %v", s, err)
 		}
 	}
@@ -193,7 +194,7 @@ func TestStateAfterAWarmStart(t *testing.T) {
 	down := &net.OpError{Op: "dial", Err: failed}
 	relists := func(s State, err error) bool {
 		next, wait, _ := s.Failed(fmt.Errorf("asked: %w", err), now.Add(maxQuiet))
-		if relist := next.Phase == Listing; wait != Backoff || relist && (next.Why != ReasonBehind || !next.Doubtful()) {
+		if relist := next.Phase == Listing; wait != Backoff || relist && (next.Why != status.ReasonBehind || !next.Doubtful()) {
 			t.Errorf("%+v, wait in %v", next, wait)
 		}
 		return next.Phase == Listing

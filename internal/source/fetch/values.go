@@ -21,6 +21,7 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/status"
 )
 
 const (
@@ -42,13 +43,13 @@ func (s *Source) HasValues() bool { return s.config.Client.Values != nil }
 func (s *Source) valuesPage(ctx context.Context, query url.Values, cancel func(error),
 	into Collector) (info decode.ListInfo, err error) {
 	s.lists.Add(1)
-	s.Awaits.Set(AwaitingResponse)
+	s.Awaits.Set(status.AwaitingResponse)
 	query.Del("limit")
 	list, err := s.listValues(ctx, query)
 	if err != nil {
 		return info, fmt.Errorf("list: %w", err)
 	}
-	s.Awaits.Set(AwaitingData)
+	s.Awaits.Set(status.AwaitingData)
 	if v := reflect.ValueOf(list); v.Kind() != reflect.Pointer || v.IsNil() {
 		return info, fmt.Errorf("list: the program's function returned a %T that is nil or no pointer", list)
 	}
@@ -186,7 +187,7 @@ func (s *Source) openValues(ctx context.Context, query url.Values) (*valueWatch,
 		return nil, err
 	}
 	s.watches.Add(1)
-	s.Awaits.Set(AwaitingResponse)
+	s.Awaits.Set(status.AwaitingResponse)
 	w := &valueWatch{source: s, asked: time.Now(), opened: make(chan struct{}), failed: run.ErrGoroutineEnded}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	go func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/source/reshard"
 	"github.com/typedinformer/informer/internal/source/warmstart"
+	"github.com/typedinformer/informer/status"
 )
 
 // Config describes a [Loop] of objects T.
@@ -51,7 +52,7 @@ type Loop[T object.Object] struct {
 	Config[T]
 	warm     warmStart[T]
 	read     atomic.Int64  // objects read of the current list, or of the last one
-	cutAfter time.Duration // as of the last failure; see fetch.Traffic
+	cutAfter time.Duration // as of the last failure; see fetch.Source.Traffic
 	retries  fetch.Retries
 	state    fetch.State
 	listed   bool            // the sink has had a list
@@ -61,11 +62,11 @@ type Loop[T object.Object] struct {
 	// how many objects outside the shard the server had sent when the last list of the whole shard began
 	outside int64
 
-	mu        sync.Mutex // protects the fields below
-	status    Status
-	settled   State // the last state other than Listing
-	listsBy   byReason
-	watchesBy byReason
+	mu        sync.Mutex            // protects the fields below
+	status    status.Reflector      // without what Status adds
+	settled   status.ReflectorState // the last state other than Listing
+	listsBy   map[status.Reason]int
+	watchesBy map[status.Reason]int
 }
 
 // New returns a loop before its first Run. Config.Decoder decodes the objects of Config.Source.
@@ -74,7 +75,10 @@ func New[T object.Object](c Config[T]) *Loop[T] {
 		Config: c,
 		warm:   warmStart[T]{state: c.Saved, log: c.Log},
 		state:  fetch.Start(!c.TellAbsent),
-		status: Status{Since: time.Now()},
+		status: status.Reflector{Since: time.Now()},
+
+		listsBy:   map[status.Reason]int{},
+		watchesBy: map[status.Reason]int{},
 	}
 }
 

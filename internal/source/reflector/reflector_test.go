@@ -28,6 +28,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/source/reshard"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/status"
 )
 
 // recorded is what goroutines have added.
@@ -234,7 +235,7 @@ func read(t *testing.T, configure func(*Config[*corev1.Pod]), f func(r *reading)
 		if err := <-ended; err != r.ends {
 			t.Errorf("Run: %v, want %v", err, r.ends)
 		}
-		if s := r.loop.Status(); s.State != Idle || s.WatchOpen {
+		if s := r.loop.Status(); s.State != status.ReflectorIdle || s.WatchOpen {
 			t.Errorf("after Run: %s, watch open %t", s.State, s.WatchOpen)
 		}
 	})
@@ -268,10 +269,10 @@ func TestListThenWatch(t *testing.T) {
 			read(t, func(config *Config[*corev1.Pod]) { config.PagedList = !c.stream }, func(r *reading) {
 				r.want(c.requests, []string{"=7 a,b", ".", "+8 c", "-9 a", ".", "@10 ", "."})
 				s := r.loop.Status()
-				if s.State != Watching || s.ResourceVersion != "10" || !s.WatchOpen || s.Read != 2 || s.LastError != nil {
+				if s.State != status.ReflectorWatching || s.ResourceVersion != "10" || !s.WatchOpen || s.Read != 2 || s.LastError != nil {
 					r.Errorf("status %+v", s)
 				}
-				if by := s.Requests.ListsBy; !maps.Equal(by, map[fetch.Reason]int{fetch.ReasonFirst: 1}) {
+				if by := s.Traffic.ListsBy; !maps.Equal(by, map[status.Reason]int{status.ReasonFirst: 1}) {
 					r.Errorf("lists %v", by)
 				}
 			}, c.answers...)
@@ -283,22 +284,22 @@ func TestListThenWatch(t *testing.T) {
 // Guarantees: R9
 func TestExpiredWatchListsAgain(t *testing.T) {
 	read(t, nil, func(r *reading) {
-		if s := r.loop.Status(); s.State != Backoff || s.RetryAt.IsZero() || s.Failures != 1 || s.ResourceVersion != "8" {
+		if s := r.loop.Status(); s.State != status.ReflectorBackoff || s.RetryAt.IsZero() || s.Failures != 1 || s.ResourceVersion != "8" {
 			r.Errorf("status %+v", s)
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
 		r.want([]string{"list 0", "watch 7", "list 8", "watch 20"}, []string{"=7 a", ".", "+8 b", ".", "=20 b", "."})
 		s := r.loop.Status()
-		want := map[fetch.Reason]int{fetch.ReasonFirst: 1, fetch.ReasonExpired: 1}
-		if s.State != Watching || !maps.Equal(s.Requests.ListsBy, want) {
+		want := map[status.Reason]int{status.ReasonFirst: 1, status.ReasonExpired: 1}
+		if s.State != status.ReflectorWatching || !maps.Equal(s.Traffic.ListsBy, want) {
 			r.Errorf("status %+v", s)
 		}
-		var states []State
+		var states []status.ReflectorState
 		for _, t := range s.Transitions {
 			states = append(states, t.State)
 		}
-		if want := []State{Listing, Watching, Backoff, Listing, Watching}; !slices.Equal(states, want) {
+		if want := []status.ReflectorState{status.ReflectorListing, status.ReflectorWatching, status.ReflectorBackoff, status.ReflectorListing, status.ReflectorWatching}; !slices.Equal(states, want) {
 			r.Errorf("states %v, want %v", states, want)
 		}
 	}, podList("7", pod("3", "a")), watched(event("ADDED", pod("8", "b")), event("ERROR", expired)),
@@ -329,7 +330,7 @@ func TestUndecodableObjectStopsNothing(t *testing.T) {
 	broken := strings.Replace(pod("8", "x"), `"metadata"`, `"spec":[],"metadata"`, 1)
 	read(t, nil, func(r *reading) {
 		r.want([]string{"list 0", "watch 7"}, []string{"=7 a,x!", ".", "@8 x!", "+9 b", "."})
-		if s, failed := r.loop.Status(), r.failed.get(); s.State != Watching || len(failed) != 0 {
+		if s, failed := r.loop.Status(), r.failed.get(); s.State != status.ReflectorWatching || len(failed) != 0 {
 			r.Errorf("status %+v, failures %v", s, failed)
 		}
 	}, podList("7", pod("3", "a"), broken), watched(event("MODIFIED", broken), event("ADDED", pod("9", "b"))))
@@ -341,9 +342,9 @@ func TestFailuresWait(t *testing.T) {
 	down := answer{code: http.StatusInternalServerError, body: "down"}
 	read(t, nil, func(r *reading) {
 		began := time.Now()
-		for r.loop.Status().State != Watching {
+		for r.loop.Status().State != status.ReflectorWatching {
 			s, failed := r.loop.Status(), r.failed.get()
-			if s.State != Backoff || s.Failures != len(failed) || s.LastError == nil || s.RetryAt.Before(time.Now()) {
+			if s.State != status.ReflectorBackoff || s.Failures != len(failed) || s.LastError == nil || s.RetryAt.Before(time.Now()) {
 				r.Fatalf("status %+v after %d failures", s, len(failed))
 			}
 			<-time.After(time.Until(s.RetryAt) + 1)
@@ -392,7 +393,7 @@ func TestResourceVersionTimeStandsStillDuringAnOutage(t *testing.T) {
 		for range 10 {
 			<-time.After(time.Minute)
 			synctest.Wait()
-			if s := r.loop.Status(); s.State != Backoff || !s.ResourceVersionTime.Equal(began) {
+			if s := r.loop.Status(); s.State != status.ReflectorBackoff || !s.ResourceVersionTime.Equal(began) {
 				r.Errorf("status %+v, want version 8 since %v", s, began)
 			}
 		}
@@ -411,7 +412,7 @@ func TestRelist(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if n := r.loop.Status().Requests.ListsBy[fetch.ReasonAudit]; n != 1 {
+		if n := r.loop.Status().Traffic.ListsBy[status.ReasonAudit]; n != 1 {
 			r.Errorf("%d lists after an audit; requests %q", n, r.server.requests.get())
 		}
 	}, podList("7", pod("3", "a")), watched(), podList("9", pod("3", "a")))
@@ -429,8 +430,8 @@ func TestWatchResumesAfterASuspension(t *testing.T) {
 			r.asleep.Add(int64(c.jump))
 			<-time.After(6 * time.Second)
 			synctest.Wait()
-			if s := r.loop.Status(); s.Requests.Watches != c.watches || !s.WatchOpen || s.Failures > 1 {
-				r.Errorf("after a jump of %v: %d watches, status %+v", c.jump, s.Requests.Watches, s)
+			if s := r.loop.Status(); s.Traffic.Watches != c.watches || !s.WatchOpen || s.Failures > 1 {
+				r.Errorf("after a jump of %v: %d watches, status %+v", c.jump, s.Traffic.Watches, s)
 			}
 		}
 		r.want([]string{"list 0", "watch 7", "watch 7", "watch 7"}, []string{"=7 a", "."})
@@ -462,7 +463,7 @@ func TestWatchThatWorkedResetsTheBackoff(t *testing.T) {
 				answers = append(answers, c.watch)
 			}
 			read(t, nil, func(r *reading) {
-				for r.loop.Status().Requests.Watches <= 10 {
+				for r.loop.Status().Traffic.Watches <= 10 {
 					<-time.After(time.Second)
 					synctest.Wait()
 				}
@@ -489,8 +490,8 @@ func TestListsBackOffAlthoughWatchesWork(t *testing.T) {
 	read(t, nil, func(r *reading) {
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
-		if s := r.loop.Status(); s.Requests.Lists < 20 || s.Requests.Lists > 90 || s.Failures < 20 {
-			r.Errorf("%d lists, %d failures", s.Requests.Lists, s.Failures)
+		if s := r.loop.Status(); s.Traffic.Lists < 20 || s.Traffic.Lists > 90 || s.Failures < 20 {
+			r.Errorf("%d lists, %d failures", s.Traffic.Lists, s.Failures)
 		}
 	}, answers...)
 }
@@ -528,16 +529,16 @@ func TestErrorOfTheSinkEndsRun(t *testing.T) {
 // Guarantees: R13
 func TestText(t *testing.T) {
 	for _, c := range []struct {
-		status Status
+		status status.Reflector
 		want   string
 	}{
-		{Status{State: Listing}, "Listing"},
-		{Status{State: Backoff, LastError: errors.New("down")}, "Backoff after: down"},
-		{Status{}, "Idle"},
-		{Status{NoWatchSince: time.Now()}, "Run has ended"},
-		{Status{State: State(9)}, "ReflectorState(9)"},
+		{status.Reflector{State: status.ReflectorListing}, "Listing"},
+		{status.Reflector{State: status.ReflectorBackoff, LastError: errors.New("down")}, "Backoff after: down"},
+		{status.Reflector{}, "Idle"},
+		{status.Reflector{NoWatchSince: time.Now()}, "Run has ended"},
+		{status.Reflector{State: status.ReflectorState(9)}, "ReflectorState(9)"},
 	} {
-		if got := c.status.Text(); got != c.want {
+		if got := Text(&c.status); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

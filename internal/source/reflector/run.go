@@ -9,12 +9,13 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/reshard"
+	"github.com/typedinformer/informer/status"
 )
 
 // Run lists and watches until ctx ends, the sink fails or Config.PollEvery forbids to go on; see informer.Reflector.
 func (l *Loop[T]) Run(ctx context.Context) error {
-	defer l.enter(Idle, nil)
-	l.update(func(s *Status) {
+	defer l.enter(status.ReflectorIdle, nil)
+	l.update(func(s *status.Reflector) {
 		if s.NoWatchSince.IsZero() {
 			s.NoWatchSince = time.Now()
 		}
@@ -67,9 +68,9 @@ func (l *Loop[T]) resharded() {
 	silent := time.Since(l.status.ResourceVersionTime) >= fetch.MinWatchTimeout
 	l.mu.Unlock()
 	if l.state.Phase == fetch.Watching && caughtUp && !silent && l.Sink.Stale() == 0 && l.restSuffices() {
-		l.state.Why = fetch.ReasonShard
+		l.state.Why = status.ReasonShard
 	} else if l.Shard.Settle(); l.state.Version != "" || l.state.Phase == fetch.Polling {
-		l.state = l.state.Relist(l.state.Version, fetch.ReasonShard)
+		l.state = l.state.Relist(l.state.Version, status.ReasonShard)
 	}
 	if l.listed {
 		l.state.List.Told = false // the sink gets the change even if the resource is absent
@@ -125,9 +126,9 @@ func (l *Loop[T]) repeat(ctx context.Context) error {
 func (l *Loop[T]) recover(ctx context.Context, err error) error {
 	now := time.Now()
 	next, wait, note := l.state.Failed(err, now)
-	l.update(func(s *Status) {
+	l.update(func(s *status.Reflector) {
 		s.LastError, s.LastErrorTime = err, now
-		if next.Why == fetch.ReasonRestored {
+		if next.Why == status.ReasonRestored {
 			s.Restored++
 		}
 	})
@@ -140,13 +141,13 @@ func (l *Loop[T]) recover(ctx context.Context, err error) error {
 	if from.Watch.CatchUp.Pending() && !next.Watch.CatchUp.Pending() {
 		l.warm.list(fmt.Errorf("the watch cannot resume at resource version %s: %w", from.Version, err))
 	}
-	enters := Backoff
+	enters := status.ReflectorBackoff
 	switch wait {
 	case fetch.NoWait:
 		l.Log.Info(note, "why", err, "resourceVersion", from.List.Least)
 		return nil
 	case fetch.UntilServed:
-		enters = Absent
+		enters = status.ReflectorAbsent
 		if l.warm.pending() { // the objects of a saved state are gone
 			l.warm.list(err)
 		}

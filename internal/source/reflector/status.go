@@ -2,65 +2,18 @@ package reflector
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
-	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/status"
 )
 
-// State is what a [Loop] is doing. The values are those of informer.ReflectorState.
-type State uint8
-
-// The states; see informer.ReflectorState.
-const (
-	Idle State = iota
-	Listing
-	Watching
-	Backoff
-	Absent
-	Polled
-)
-
-// String returns the name of the state, such as "Listing".
-func (s State) String() string {
-	names := [...]string{"Idle", "Listing", "Watching", "Backoff", "Absent", "Polled"}
-	if int(s) < len(names) {
-		return names[s]
-	}
-	return fmt.Sprintf("ReflectorState(%d)", uint8(s))
-}
-
-// Status is the status of a [Loop]; see informer.ReflectorStatus.
-type Status struct {
-	State               State
-	Since               time.Time
-	Awaits              string
-	RetryAt             time.Time
-	Transitions         []Transition
-	LastError           error
-	LastErrorTime       time.Time
-	ResourceVersion     string
-	ResourceVersionTime time.Time
-	WatchOpen           bool
-	NoWatchSince        time.Time
-	Requests            Requests
-	Restored            int
-	Late                int64
-	Failures            int
-	DecodeErrors        int
-	Stale               int
-	OutsideShard        int64
-	Read                int
-	WarmStart           status.WarmStart
-}
-
-// Text says in one line what the loop is doing, and after what failure.
-func (s *Status) Text() string {
+// Text says in one line what a loop with the status s is doing, and after what failure.
+func Text(s *status.Reflector) string {
 	text := s.State.String()
-	if s.State == Idle && !s.NoWatchSince.IsZero() {
+	if s.State == status.ReflectorIdle && !s.NoWatchSince.IsZero() {
 		text = "Run has ended"
 	}
 	if s.WarmStart.CatchUpTo != "" {
@@ -73,59 +26,28 @@ func (s *Status) Text() string {
 	return text
 }
 
-// Requests counts requests, and lists and watches by reason.
-type Requests struct {
-	fetch.Traffic
-	ListsBy, WatchesBy map[fetch.Reason]int
-	SharedKeys         int
-}
-
-// Transition is a change of the state of a [Loop]; see informer.Transition.
-type Transition struct {
-	Time   time.Time
-	State  State
-	Reason fetch.Reason
-	Err    error
-}
-
 // maxTransitions is the number of transitions in a status.
 const maxTransitions = 16
 
-// byReason counts by reason.
-type byReason [fetch.Reasons]int
-
-// counts returns the counts that are not zero.
-func (c byReason) counts() map[fetch.Reason]int {
-	counts := map[fetch.Reason]int{}
-	for reason, n := range c {
-		if n > 0 {
-			counts[fetch.Reason(reason)] = n
-		}
-	}
-	return counts
-}
-
 // Status returns the present status. Any goroutine may call it.
-func (l *Loop[T]) Status() Status {
+func (l *Loop[T]) Status() status.Reflector {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
-	s.Requests = Requests{
-		Traffic:    l.Source.Traffic(),
-		ListsBy:    l.listsBy.counts(),
-		WatchesBy:  l.watchesBy.counts(),
-		SharedKeys: l.Decoder.Shared(),
-	}
+	s.Namespace = l.Decoder.Namespace
+	s.Traffic = l.Source.Traffic()
+	s.Traffic.Late, s.Traffic.SharedKeys = l.status.Traffic.Late, l.Decoder.Shared()
+	s.Traffic.ListsBy, s.Traffic.WatchesBy = maps.Clone(l.listsBy), maps.Clone(l.watchesBy)
 	s.Read = int(l.read.Load())
 	s.OutsideShard = l.Decoder.Outside()
 	s.WarmStart = l.warm.status()
 	var retryAt time.Time
 	s.Failures, retryAt = l.retries.Failures(time.Now())
 	switch s.State {
-	case Listing, Watching, Polled:
-		s.Awaits = l.Source.Awaits.Get().String()
-	case Backoff, Absent:
-		s.Awaits, s.RetryAt = fetch.AwaitingRetry.String(), retryAt
+	case status.ReflectorListing, status.ReflectorWatching, status.ReflectorPolled:
+		s.Awaits = l.Source.Awaits.Get()
+	case status.ReflectorBackoff, status.ReflectorAbsent:
+		s.Awaits, s.RetryAt = status.AwaitingRetry, retryAt
 	}
 	return s
 }
@@ -135,21 +57,21 @@ func (l *Loop[T]) Status() Status {
 func (l *Loop[T]) Failure() (consecutive int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.status.State; s != Backoff && s != Absent {
+	if s := l.status.State; s != status.ReflectorBackoff && s != status.ReflectorAbsent {
 		return 0, nil
 	}
 	consecutive, _ = l.retries.Failures(time.Now())
 	return consecutive, l.status.Transitions[len(l.status.Transitions)-1].Err
 }
 
-func (l *Loop[T]) update(change func(*Status)) {
+func (l *Loop[T]) update(change func(*status.Reflector)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.status)
 }
 
 // count counts a list or a watch by its reason.
-func (l *Loop[T]) count(counters *byReason) {
+func (l *Loop[T]) count(counters map[status.Reason]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	counters[l.state.Why]++
@@ -157,7 +79,7 @@ func (l *Loop[T]) count(counters *byReason) {
 
 // enter enters s, after the failure err or for the reason of l.state, and logs the change. While all is well, nothing
 // else is logged.
-func (l *Loop[T]) enter(s State, err error, more ...any) {
+func (l *Loop[T]) enter(s status.ReflectorState, err error, more ...any) {
 	now := time.Now()
 	l.mu.Lock()
 	from, settled := l.status.State, l.settled
@@ -169,23 +91,24 @@ func (l *Loop[T]) enter(s State, err error, more ...any) {
 	latest := l.status.Transitions
 	// copied, since a status may share latest
 	l.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]),
-		Transition{Time: now, State: s, Reason: l.state.Why, Err: err})
-	if s != Listing {
+		status.Transition{Time: now, State: s, Reason: l.state.Why, Err: err})
+	if s != status.ReflectorListing {
 		l.settled = s
 	}
 	l.mu.Unlock()
 	level := slog.LevelInfo
 	switch {
-	case s == Listing && (from == Backoff || from == Absent), s == Absent && settled == s:
+	case s == status.ReflectorListing && (from == status.ReflectorBackoff || from == status.ReflectorAbsent),
+		s == status.ReflectorAbsent && settled == s:
 		level = slog.LevelDebug // one line for each try is enough, and none for a resource that stays absent
-	case s == Backoff || s == Absent:
+	case s == status.ReflectorBackoff || s == status.ReflectorAbsent:
 		level = slog.LevelWarn
 	}
 	attrs := []any{"from", from.String()}
 	switch {
 	case err != nil:
 		attrs = append(attrs, "why", err)
-	case s != Idle:
+	case s != status.ReflectorIdle:
 		attrs = append(attrs, "why", l.state.Why.String())
 	}
 	l.Log.Log(context.Background(), level, "reflector: "+s.String(), append(attrs, more...)...)
@@ -195,12 +118,12 @@ func (l *Loop[T]) enter(s State, err error, more ...any) {
 // should show.
 func (l *Loop[T]) NoteDecodeError(key string, why, failed error) {
 	l.Log.Error("an object cannot be decoded", "key", key, "err", why)
-	l.update(func(s *Status) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
+	l.update(func(s *status.Reflector) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
 }
 
 // NoteSharedKey logs and reports that the server gives a key to several objects at once.
 func (l *Loop[T]) NoteSharedKey(why error) {
 	l.Log.Warn("a key has several objects", "why", why)
-	l.update(func(s *Status) { s.LastError, s.LastErrorTime = why, time.Now() })
+	l.update(func(s *status.Reflector) { s.LastError, s.LastErrorTime = why, time.Now() })
 	l.reportFailure(why)
 }

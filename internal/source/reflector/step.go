@@ -16,6 +16,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/status"
 )
 
 // step lists, watches or moves once.
@@ -24,21 +25,21 @@ func (l *Loop[T]) step(ctx context.Context) error {
 		if l.moves() {
 			return l.move(ctx)
 		}
-		l.enter(Watching, nil, "objects", l.read.Load(), "resourceVersion", l.state.Version)
+		l.enter(status.ReflectorWatching, nil, "objects", l.read.Load(), "resourceVersion", l.state.Version)
 		return l.watch(ctx)
 	}
 	if l.state.Phase == fetch.Polling {
 		return l.poll(ctx)
 	}
-	if l.state.Why != fetch.ReasonPolled { // otherwise, the state is Polled
-		l.enter(Listing, nil)
+	if l.state.Why != status.ReasonPolled { // otherwise, the state is Polled
+		l.enter(status.ReflectorListing, nil)
 	}
 	if l.warm.pending() {
 		if err := l.startWarm(ctx); err != nil || l.state.Phase == fetch.Watching {
 			return err
 		}
 	}
-	l.count(&l.listsBy)
+	l.count(l.listsBy)
 	l.outside = l.Decoder.Outside()
 	from := l.origin(WholeShard, time.Now().Round(0))
 	if l.PagedList || !l.state.Streams(time.Now()) {
@@ -76,7 +77,7 @@ func (l *Loop[T]) absent(ctx context.Context) error {
 		return nil
 	}
 	l.state = l.state.Gone()
-	l.update(func(s *Status) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
+	l.update(func(s *status.Reflector) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
 	none := &Origin{Change: l.Shard.Change}
 	d := Delta[T]{Type: Replaced, From: none}
 	err := l.Sink.Put(ctx, d)
@@ -127,7 +128,7 @@ func (l *Loop[T]) ahead(ctx context.Context, listed fetch.Listed, from *Origin) 
 	case listed.Version == "" && l.state.Version == "":
 		return nil, nil, fmt.Errorf("list: %w: the list has no resource version", fetch.ErrNoWatch)
 	}
-	l.count(&l.watchesBy)
+	l.count(l.watchesBy)
 	w, err = l.opened(l.Source.Watch(ctx, fetch.State{Version: listed.Version}, from.Shard.String()))
 	return w, nil, err
 }
@@ -135,13 +136,13 @@ func (l *Loop[T]) ahead(ctx context.Context, listed fetch.Listed, from *Origin) 
 // poll waits until it is time for the next list of a collection that cannot be watched.
 func (l *Loop[T]) poll(ctx context.Context) error {
 	every := cmp.Or(l.PollEvery, defaultPollEvery)
-	l.enter(Polled, nil, "objects", l.read.Load(), "every", every)
-	l.Source.Awaits.Set(fetch.AwaitingRetry)
-	l.update(func(s *Status) { s.RetryAt = time.Now().Add(every) })
+	l.enter(status.ReflectorPolled, nil, "objects", l.read.Load(), "every", every)
+	l.Source.Awaits.Set(status.AwaitingRetry)
+	l.update(func(s *status.Reflector) { s.RetryAt = time.Now().Add(every) })
 	err := run.Sleep(ctx, every)
-	l.update(func(s *Status) { s.RetryAt = time.Time{} })
+	l.update(func(s *status.Reflector) { s.RetryAt = time.Time{} })
 	if err == nil {
-		l.state = l.state.Relist(l.state.Version, fetch.ReasonPolled)
+		l.state = l.state.Relist(l.state.Version, status.ReasonPolled)
 	}
 	return err
 }
@@ -154,13 +155,13 @@ func (l *Loop[T]) moves() bool { return l.state.Phase == fetch.Watching && l.Sha
 func (l *Loop[T]) move(ctx context.Context) error {
 	d := Delta[T]{Type: Replaced, From: l.origin(RestOfShard, time.Time{})}
 	if rest, ok := l.Shard.Rest(); ok {
-		l.enter(Listing, nil)
-		l.count(&l.listsBy)
+		l.enter(status.ReflectorListing, nil)
+		l.count(l.listsBy)
 		into := l.Decoder.Collector(intake.Asked{Shard: rest}, false, &l.read)
 		err := l.Source.ListAt(ctx, l.state.Version, l.PageSize, into, rest.String())
 		if err != nil {
 			if ctx.Err() == nil { // otherwise the shard has changed again, and the sink still has a part
-				l.state = l.state.Relist(l.state.Version, fetch.ReasonShard)
+				l.state = l.state.Relist(l.state.Version, status.ReasonShard)
 			}
 			if !errors.Is(err, fetch.ErrNoListAt) {
 				return err
@@ -211,14 +212,14 @@ func (l *Loop[T]) during(w fetch.Watch, list func() error) error {
 // opened records that the watch w is open, unless err says why it is not.
 func (l *Loop[T]) opened(w fetch.Watch, err error) (fetch.Watch, error) {
 	if err == nil && w != nil {
-		l.update(func(s *Status) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
+		l.update(func(s *status.Reflector) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
 	}
 	return w, err
 }
 
 func (l *Loop[T]) close(w fetch.Watch) {
 	w.Close()
-	l.update(func(s *Status) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
+	l.update(func(s *status.Reflector) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
 }
 
 // watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.
@@ -226,7 +227,7 @@ func (l *Loop[T]) watch(ctx context.Context) (err error) {
 	shard := l.Shard.Target
 	w := l.state.Watch.Open
 	if l.state.Watch.Open = nil; w == nil {
-		l.count(&l.watchesBy)
+		l.count(l.watchesBy)
 		since := l.Status().NoWatchSince
 		if w, err = l.opened(l.Source.Watch(ctx, l.state, shard.String())); err != nil {
 			return err
@@ -234,7 +235,7 @@ func (l *Loop[T]) watch(ctx context.Context) (err error) {
 		l.resumed(since)
 	}
 	defer l.close(w)
-	l.Source.Awaits.Set(fetch.AwaitingData)
+	l.Source.Awaits.Set(status.AwaitingData)
 	into := l.Decoder.Watch(intake.Asked{Shard: shard},
 		func(o intake.Result[T]) error { return l.change(ctx, o) }, l.flush)
 	err = w.Follow(into, func(version string) error {
@@ -255,8 +256,8 @@ func (l *Loop[T]) watch(ctx context.Context) (err error) {
 
 // resumed reports that a watch has resumed at the version of the sink. No watch was open since then.
 func (l *Loop[T]) resumed(since time.Time) {
-	unsure := l.Source.Moved() || l.Status().Late > 0 && l.state.Why != fetch.ReasonFirst
-	if l.Resumed != nil && (unsure || l.state.Why == fetch.ReasonFailed) {
+	unsure := l.Source.Moved() || l.Status().Traffic.Late > 0 && l.state.Why != status.ReasonFirst
+	if l.Resumed != nil && (unsure || l.state.Why == status.ReasonFailed) {
 		l.Resumed(time.Since(since), unsure)
 	}
 }
@@ -295,7 +296,7 @@ func (l *Loop[T]) replaced(ctx context.Context, from *Origin, listed fetch.Liste
 		}
 	}
 	if l.state.Phase == fetch.Polling {
-		l.update(func(s *Status) { s.NoWatchSince = time.Now() })
+		l.update(func(s *status.Reflector) { s.NoWatchSince = time.Now() })
 	}
 	return err
 }
@@ -400,11 +401,11 @@ func (l *Loop[T]) late(ctx context.Context, key object.Key, rv string) error {
 		case err != nil:
 			return errSink{err}
 		case ok && !object.Older(rv, held):
-			if l.Status().Late == 0 {
+			if l.Status().Traffic.Late == 0 {
 				l.Log.Warn("the server sent an event that is older than the resource version before it: "+
 					"auditing whenever a watch resumes", "event", rv, "resourceVersion", after)
 			}
-			l.update(func(s *Status) { s.Late++ })
+			l.update(func(s *status.Reflector) { s.Traffic.Late++ })
 			return nil
 		case ok:
 			after = held + " of the same object"
@@ -435,7 +436,7 @@ func (e errSink) Unwrap() error { return e.error }
 // put puts d into the sink, which then has every change up to d's version. The caller must call flush later.
 func (l *Loop[T]) put(ctx context.Context, d Delta[T]) error {
 	if d.Type == Replaced {
-		l.Source.Awaits.Set(fetch.AwaitingSink)
+		l.Source.Awaits.Set(status.AwaitingSink)
 	}
 	if err := l.Sink.Put(ctx, d); err != nil {
 		return errSink{err}
@@ -443,7 +444,7 @@ func (l *Loop[T]) put(ctx context.Context, d Delta[T]) error {
 	l.noteStale()
 	if d.Version != "" {
 		l.state.Version = d.Version
-		l.update(func(s *Status) { s.ResourceVersion = d.Version })
+		l.update(func(s *status.Reflector) { s.ResourceVersion = d.Version })
 		l.received = true
 	}
 	return nil
@@ -453,7 +454,7 @@ func (l *Loop[T]) put(ctx context.Context, d Delta[T]) error {
 func (l *Loop[T]) noteStale() {
 	if stale := l.Sink.Stale(); stale != l.stale {
 		l.stale = stale
-		l.update(func(s *Status) { s.Stale = stale })
+		l.update(func(s *status.Reflector) { s.Stale = stale })
 	}
 }
 
@@ -461,7 +462,7 @@ func (l *Loop[T]) noteStale() {
 func (l *Loop[T]) flush() error {
 	if l.received {
 		l.received = false
-		l.update(func(s *Status) { s.ResourceVersionTime = time.Now() })
+		l.update(func(s *status.Reflector) { s.ResourceVersionTime = time.Now() })
 	}
 	if err := l.Sink.Flush(); err != nil {
 		return errSink{err}

@@ -18,6 +18,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/status"
 )
 
 // unwatched are the functions of a program that list a pod, and cannot watch.
@@ -52,7 +53,7 @@ func TestFunctionsThatCannotWatchArePolled(t *testing.T) {
 	read(t, configure, func(r *reading) {
 		want := func(lists, watches int64) {
 			t.Helper()
-			if s := r.loop.Status(); u.lists.Load() != lists || u.watches.Load() != watches || s.State != Polled || s.Failures != 0 {
+			if s := r.loop.Status(); u.lists.Load() != lists || u.watches.Load() != watches || s.State != status.ReflectorPolled || s.Failures != 0 {
 				r.Errorf("%d lists, want %d, %d watches, want %d, status %+v", u.lists.Load(), lists, u.watches.Load(), watches, s)
 			}
 		}

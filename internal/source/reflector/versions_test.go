@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/typedinformer/informer/internal/source/fetch"
+	"github.com/typedinformer/informer/status"
 )
 
 // knowing makes the sink know the versions of its objects.
@@ -39,7 +40,7 @@ func TestLateEventIsApplied(t *testing.T) {
 		r.want([]string{"list 0", "watch 7", "watch 8", "watch 11", "watch 12"},
 			[]string{"=7 a,b", ".", "@8 ", ".", "@10 ", ".", "+10 a", "-10 b", "+10 c", ".", "@11 ", ".", "@12 ", "."})
 		s := r.loop.Status()
-		if s.Late != 3 || s.Restored != 0 || s.ResourceVersion != "12" || len(r.failed.get()) != 0 || !slices.Equal(resumed, []bool{true, true}) {
+		if s.Traffic.Late != 3 || s.Restored != 0 || s.ResourceVersion != "12" || len(r.failed.get()) != 0 || !slices.Equal(resumed, []bool{true, true}) {
 			r.Errorf("status %+v, failures %v, resumed %v", s, r.failed.get(), resumed)
 		}
 	},
@@ -60,7 +61,7 @@ func TestListAfterALateEventIsSure(t *testing.T) {
 	read(t, configure, func(r *reading) {
 		later(time.Minute)
 		r.want([]string{"list 0", "watch 7", "list 10", "watch 20"}, []string{"=7 a", ".", "@10 ", ".", "+10 a", ".", "=20 a", "."})
-		if s := r.loop.Status(); s.Late != 1 || !s.WatchOpen || resumed != 0 {
+		if s := r.loop.Status(); s.Traffic.Late != 1 || !s.WatchOpen || resumed != 0 {
 			r.Errorf("resumed %d times, status %+v", resumed, s)
 		}
 	}, podList("7", pod("3", "a")), watched(bookmark("10", ""), event("MODIFIED", pod("9", "a")), event("ERROR", expired)), podList("20", pod("9", "a")))
@@ -88,7 +89,7 @@ func TestOlderThanTheObjectIsARestoredServer(t *testing.T) {
 			read(t, configure, func(r *reading) {
 				later(time.Minute)
 				r.want([]string{"list 0", "watch 7", "list", "watch 6"}, []string{"=7 a,b", ".", "=6 a", "."})
-				if s := r.loop.Status(); s.Restored != 1 || s.Late != 0 || !errors.Is(s.LastError, fetch.ErrWentBack) {
+				if s := r.loop.Status(); s.Restored != 1 || s.Traffic.Late != 0 || !errors.Is(s.LastError, fetch.ErrWentBack) {
 					r.Errorf("status %+v", s)
 				}
 			}, podList("7", pod("6", "a"), pod("5", "b")), watched(c.sent), podList("6", pod("5", "a")))
@@ -115,7 +116,7 @@ func TestVersionThatIsNoNumber(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			read(t, knowing, func(r *reading) {
-				if s := r.loop.Status(); s.State != Backoff || s.ResourceVersion != "7" {
+				if s := r.loop.Status(); s.State != status.ReflectorBackoff || s.ResourceVersion != "7" {
 					r.Errorf("status %+v", s)
 				}
 				later(time.Minute)
@@ -168,14 +169,14 @@ func TestCollectionThatCannotBeWatchedIsPolled(t *testing.T) {
 				before := len(c.watch) + 1
 				for n := range 3 {
 					s := r.loop.Status()
-					if s.State != Polled || !s.RetryAt.Equal(time.Now().Add(time.Minute)) || s.Awaits != "the next try" || s.ResourceVersion != c.version ||
+					if s.State != status.ReflectorPolled || !s.RetryAt.Equal(time.Now().Add(time.Minute)) || s.Awaits != status.AwaitingRetry || s.ResourceVersion != c.version ||
 						len(r.server.requests.get()) != before+n {
 						r.Fatalf("status %+v, requests %q", s, r.server.requests.get())
 					}
 					later(time.Minute)
 				}
 				s := r.loop.Status()
-				if down := time.Since(s.NoWatchSince); down > time.Second || s.Requests.ListsBy[fetch.ReasonPolled] != 3 || s.Failures != 0 {
+				if down := time.Since(s.NoWatchSince); down > time.Second || s.Traffic.ListsBy[status.ReasonPolled] != 3 || s.Failures != 0 {
 					r.Errorf("status %+v", s)
 				}
 				if n := len(s.Transitions); n != 2+len(c.watch) {
@@ -201,7 +202,7 @@ func TestPolledListUnderWay(t *testing.T) {
 	read(t, func(c *Config[*corev1.Pod]) { c.PollEvery = time.Minute }, func(r *reading) {
 		later(time.Minute)
 		r.want([]string{"list 0", "list"}, []string{"= a", "."})
-		if s := r.loop.Status(); s.State != Polled || !s.RetryAt.IsZero() || s.Awaits != "data of the server" {
+		if s := r.loop.Status(); s.State != status.ReflectorPolled || !s.RetryAt.IsZero() || s.Awaits != status.AwaitingData {
 			r.Errorf("status %+v", s)
 		}
 	}, podList("", pod("3", "a")))
@@ -234,7 +235,7 @@ func TestNegativePollEvery(t *testing.T) {
 	}
 	read(t, never, func(r *reading) {
 		r.want([]string{"list 0", "watch 7"}, []string{"=7 a", ".", "+8 b", "."})
-		if s := r.loop.Status(); s.State != Watching || !s.WatchOpen || s.Requests.Watches != 1 {
+		if s := r.loop.Status(); s.State != status.ReflectorWatching || !s.WatchOpen || s.Traffic.Watches != 1 {
 			r.Errorf("status %+v", s)
 		}
 	}, podList("7", pod("3", "a")), watched(event("ADDED", pod("8", "b"))))
@@ -287,7 +288,7 @@ func TestWatchAfterATornList(t *testing.T) {
 		event("DELETED", pod("13", "c")))
 	read(t, knowing, func(r *reading) {
 		r.want([]string{"list 0", "list", "watch 7"}, []string{"=7 a,b,c", ".", "@8 ", "-9 a", "@10 ", "+11 c", "+12 b", "-13 c", "."})
-		if s := r.loop.Status(); s.Restored != 0 || s.Late != 0 || len(r.failed.get()) != 0 {
+		if s := r.loop.Status(); s.Restored != 0 || s.Traffic.Late != 0 || len(r.failed.get()) != 0 {
 			r.Errorf("status %+v, failures %v", s, r.failed.get())
 		}
 	}, tornPage(), podList("12", pod("11", "c")), events)

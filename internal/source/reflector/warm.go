@@ -81,7 +81,7 @@ func (w *warmStart[T]) status() status.WarmStart {
 type savedSource struct{ *fetch.Source }
 
 // Loading implements warmstart.Source.
-func (s savedSource) Loading() { s.Awaits.Set(fetch.AwaitingWarmStart) }
+func (s savedSource) Loading() { s.Awaits.Set(status.AwaitingWarmStart) }
 
 // savedPacking is a packing for a [warmstart.State].
 type savedPacking[T object.Object] struct{ packing intake.Packing[T] }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/test/testkit"
+	"github.com/typedinformer/informer/status"
 )
 
 // Logged returns a Config whose log goes to the returned Log.
@@ -14,6 +15,6 @@ func Logged() (informer.Config[*corev1.Pod], *testkit.Log) {
 }
 
 // StatusOf returns the status of an informer's only reflector.
-func StatusOf(inf *informer.Informer[*corev1.Pod]) informer.ReflectorStatus {
+func StatusOf(inf *informer.Informer[*corev1.Pod]) status.Reflector {
 	return inf.Status().Reflectors[0]
 }

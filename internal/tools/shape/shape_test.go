@@ -163,7 +163,6 @@ var files = []string{
 	"typedclient.go",
 	"delta.go",
 	"fifo.go",
-	"reflectorstatus.go",
 	"reflector.go",
 	"packed.go",
 	"store.go",

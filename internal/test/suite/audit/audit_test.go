@@ -173,7 +173,7 @@ func TestLostEventsAreFoundAndRepaired(t *testing.T) {
 		s := inf.Status()
 		lists := 0
 		for _, r := range s.Reflectors {
-			lists += r.Traffic.ListsBy[informer.ReasonAudit]
+			lists += r.Traffic.ListsBy[status.ReasonAudit]
 			if r.Restored > 0 {
 				w.Error("counted as a restored server")
 			}
@@ -279,7 +279,7 @@ func TestServerRestoredPastTheStoreIsFound(t *testing.T) {
 		if n := rec.Broken(); n > 0 {
 			w.Errorf("%d broken chains", n)
 		}
-		if s := inf.Status(); s.Audit.Different != 1 && s.Reflectors[0].Traffic.ListsBy[informer.ReasonExpired] == 0 {
+		if s := inf.Status(); s.Audit.Different != 1 && s.Reflectors[0].Traffic.ListsBy[status.ReasonExpired] == 0 {
 			w.Errorf("%+v", s.Audit)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // An incomplete list has no effect.
@@ -34,7 +35,7 @@ func (r *rig[T]) initialSyncBroken() {
 	<-time.After(5 * time.Minute)
 	r.main.want()
 	for _, s := range r.inf.Status().Reflectors {
-		if s.ResourceVersion != "" || s.LastError == nil || s.Failures < 5 || s.State != informer.ReflectorBackoff {
+		if s.ResourceVersion != "" || s.LastError == nil || s.Failures < 5 || s.State != status.ReflectorBackoff {
 			r.Errorf("status %+v", s)
 		}
 	}
@@ -212,7 +213,7 @@ func (r *rig[T]) absentAndBack() {
 	<-time.After(5 * time.Minute)
 	r.main.want("delete a/one 1 final=false", "delete b/two 1 final=false")
 	for _, s := range r.inf.Status().Reflectors {
-		if s.State != informer.ReflectorAbsent || s.ResourceVersion != "" || s.WatchOpen {
+		if s.State != status.ReflectorAbsent || s.ResourceVersion != "" || s.WatchOpen {
 			r.Errorf("status %+v", s)
 		}
 	}

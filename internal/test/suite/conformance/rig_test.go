@@ -23,6 +23,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // mode is one way of using an informer.
@@ -227,7 +228,7 @@ func (r *rig[T]) end() {
 	}
 	r.mu.Unlock()
 	for _, s := range r.inf.Status().Reflectors {
-		if s.State != informer.ReflectorWatching || !s.WatchOpen {
+		if s.State != status.ReflectorWatching || !s.WatchOpen {
 			r.Errorf("status %+v", s)
 		}
 	}
@@ -247,7 +248,7 @@ func (r *rig[T]) end() {
 	if !slices.EqualFunc(before, r.inf.Store().List(), object.Same) {
 		r.Error("the store has changed after the end")
 	}
-	if s := r.inf.Status(); s.Reflectors[0].State != informer.ReflectorIdle {
+	if s := r.inf.Status(); s.Reflectors[0].State != status.ReflectorIdle {
 		r.Errorf("status %+v", s)
 	}
 }

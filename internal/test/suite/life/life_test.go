@@ -28,6 +28,7 @@ import (
 	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -155,7 +156,7 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 		before := points.Load()
 		w.Create(world.NewPod("ns", "late", "v=1"))
 		<-time.After(time.Minute)
-		if after := points.Load(); after != before || w.Pods.Watchers() != 0 || inf.Status().Reflectors[0].State != informer.ReflectorIdle {
+		if after := points.Load(); after != before || w.Pods.Watchers() != 0 || inf.Status().Reflectors[0].State != status.ReflectorIdle {
 			w.Errorf("cancelled at point %d, it continues: %d more points, %d watches, %+v", n, after-before, w.Pods.Watchers(), inf.Status())
 		}
 	})

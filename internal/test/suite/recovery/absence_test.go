@@ -22,6 +22,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -65,7 +66,7 @@ const (
 // WaitSynced have the error, and afterwards the watch resumes without a list.
 // Guarantees: R14
 func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
-	status := func(err error) world.Answer {
+	failing := func(err error) world.Answer {
 		return func(w http.ResponseWriter, r *http.Request) bool { watchcache.WriteError(w, r, err); return true }
 	}
 	unlessDiscovery := func(discovery world.Answer) world.Answer {
@@ -83,16 +84,16 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 		want    string // in the error
 	}{
 		{"a proxy's page", documents(nil), "GET /api: the server could not find"},
-		{"a Status", status(world.Absent), "GET /api: pods"},
+		{"a Status", failing(world.Absent), "GET /api: pods"},
 		{"pages in place of discovery", documents(map[string]string{"/api": "<html>"}), "text/html"},
 		{"JSON of another kind", documents(map[string]string{"/api": `{"status":"ok"}`}), "/api: the document is of the kind"},
 		{"a version without its document", documents(map[string]string{"/api": coreVersions}), "GET /api/v1: the server could not find"},
 		{"the resource is listed", documents(map[string]string{"/api": coreVersions, "/api/v1": corePods}), "discovery lists it"},
 		{"another version has it", documents(map[string]string{"/api": `{"kind":"APIVersions","versions":["v2"]}`, "/api/v2": strings.Replace(corePods, "v1", "v2", 1)}),
 			"serves it in version v2: use that as Resource.Version"},
-		{"discovery is down", unlessDiscovery(status(world.Unavailable)), "GET /api: down"},
-		{"discovery is forbidden", unlessDiscovery(status(world.Forbidden)), "bind the ClusterRole system:discovery"},
-		{"discovery is unauthorized", unlessDiscovery(status(apierrors.NewUnauthorized("who?"))), "GET /api: who?"},
+		{"discovery is down", unlessDiscovery(failing(world.Unavailable)), "GET /api: down"},
+		{"discovery is forbidden", unlessDiscovery(failing(world.Forbidden)), "bind the ClusterRole system:discovery"},
+		{"discovery is unauthorized", unlessDiscovery(failing(apierrors.NewUnauthorized("who?"))), "GET /api: who?"},
 		{"discovery breaks off", unlessDiscovery(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }), "EOF"},
 		{"discovery hangs", unlessDiscovery(func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }), "no progress"},
 		{"discovery in protobuf", unlessDiscovery(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -121,7 +122,7 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 					if s.LastError == nil || !strings.Contains(s.LastError.Error(), c.want) || !strings.Contains(s.LastError.Error(), "this does not show that the resource is gone") {
 						w.Errorf("%s: LastError %v, want %s", when, s.LastError, c.want)
 					}
-					if s.State == informer.ReflectorAbsent || s.Failures < 5 || failures.Load() < 5 || s.Traffic.ListsBy[informer.ReasonAbsent] > 0 {
+					if s.State == status.ReflectorAbsent || s.Failures < 5 || failures.Load() < 5 || s.Traffic.ListsBy[status.ReasonAbsent] > 0 {
 						w.Errorf("%s: %d failures, status %+v", when, failures.Load(), s)
 					}
 					if n := inf.Store().Len(); n != 2 {
@@ -205,12 +206,12 @@ func TestAbsenceThatDiscoveryShows(t *testing.T) {
 		<-time.After(10 * time.Second)
 		w.Pods.Unregister()
 		<-time.After(9900 * time.Millisecond)
-		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 2 || s.State == informer.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "discovery has not listed it for") {
+		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 2 || s.State == status.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "discovery has not listed it for") {
 			w.Errorf("before ten seconds: %d objects, %+v", inf.Store().Len(), s)
 		}
 		<-time.After(30 * time.Second)
 		rec.Want(w.T, "delete ns/a 1 final=false", "delete ns/b 1 final=false")
-		if s := inf.Status().Reflectors[0]; s.State != informer.ReflectorAbsent || s.ResourceVersion != "" || !apierrors.IsNotFound(s.LastError) {
+		if s := inf.Status().Reflectors[0]; s.State != status.ReflectorAbsent || s.ResourceVersion != "" || !apierrors.IsNotFound(s.LastError) {
 			w.Errorf("afterwards: %+v", s)
 		}
 		late := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
@@ -219,7 +220,7 @@ func TestAbsenceThatDiscoveryShows(t *testing.T) {
 		go func() { defer close(ended); late.Run(ctx) }()
 		defer func() { cancel(); <-ended }()
 		synctest.Wait()
-		if s := late.Status().Reflectors[0]; s.State != informer.ReflectorAbsent {
+		if s := late.Status().Reflectors[0]; s.State != status.ReflectorAbsent {
 			w.Errorf("at first: %+v", s)
 		}
 		w.Pods = informertest.Register[*corev1.Pod](w.Server, informertest.Resource{GroupVersionResource: world.PodGVR})
@@ -289,12 +290,12 @@ func TestVersionIsSwitchedOff(t *testing.T) {
 		<-time.After(time.Minute)
 		alpha.Unregister()
 		<-time.After(time.Hour)
-		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 1 || s.State == informer.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "in version v1: use that") {
+		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 1 || s.State == status.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "in version v1: use that") {
 			w.Errorf("%d objects, %+v", inf.Store().Len(), s)
 		}
 		stable.Unregister()
 		<-time.After(2 * time.Minute)
-		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 0 || s.State != informer.ReflectorAbsent {
+		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 0 || s.State != status.ReflectorAbsent {
 			w.Errorf("%d objects, %+v", inf.Store().Len(), s)
 		}
 	})
@@ -323,15 +324,15 @@ func TestRetriesOfAnAbsentResourceAreCheap(t *testing.T) {
 		if n, m := lists.Load(), discovered.Load(); n < 150 || m < 18 || m > 2*13 {
 			w.Errorf("%d lists, %d discovery documents in an hour", n, m)
 		}
-		state := func() informer.ReflectorState { return inf.Status().Reflectors[0].Transitions[15].State }
+		state := func() status.ReflectorState { return inf.Status().Reflectors[0].Transitions[15].State }
 		w.Answer(documents(nil))
 		<-time.After(10 * time.Minute)
-		if s := inf.Status().Reflectors[0]; s.State == informer.ReflectorAbsent || s.LastError == nil || !strings.Contains(s.LastError.Error(), "GET /api") {
+		if s := inf.Status().Reflectors[0]; s.State == status.ReflectorAbsent || s.LastError == nil || !strings.Contains(s.LastError.Error(), "GET /api") {
 			w.Errorf("a proxy's page for ten minutes: %v, %+v", state(), s)
 		}
 		w.Answer(func(http.ResponseWriter, *http.Request) bool { return false })
 		<-time.After(time.Minute)
-		if s := inf.Status().Reflectors[0]; s.State != informer.ReflectorAbsent && s.State != informer.ReflectorListing {
+		if s := inf.Status().Reflectors[0]; s.State != status.ReflectorAbsent && s.State != status.ReflectorListing {
 			w.Errorf("afterwards: %+v", s)
 		}
 	})
@@ -359,7 +360,7 @@ func TestDiscoveryEndsWithTheContext(t *testing.T) {
 				go func() { ended <- inf.Run(ctx) }()
 				<-time.After(time.Second) // less than the time limit of a document
 				s := inf.Status().Reflectors[0]
-				if want := map[string]string{"hangs": "the response", "rate limit": "the rate limit of the client"}[name]; s.Awaits != want || s.LastError != nil {
+				if want := map[string]status.Awaiting{"hangs": status.AwaitingResponse, "rate limit": status.AwaitingRateLimit}[name]; s.Awaits != want || s.LastError != nil {
 					w.Errorf("awaits %v, want %v; %+v", s.Awaits, want, s)
 				}
 				cancel()
@@ -396,7 +397,7 @@ func TestThrottledDiscoveryIsNotRepeatedSooner(t *testing.T) {
 		if n := len(w.Requests()); n != 2 {
 			w.Errorf("%d requests: %q", n, w.Requests())
 		}
-		if s := inf.Status().Reflectors[0]; s.State != informer.ReflectorBackoff || !apierrors.IsTooManyRequests(s.LastError) {
+		if s := inf.Status().Reflectors[0]; s.State != status.ReflectorBackoff || !apierrors.IsTooManyRequests(s.LastError) {
 			w.Errorf("%+v", s)
 		}
 	})
@@ -433,7 +434,7 @@ func TestDiscoveryBelowAPath(t *testing.T) {
 		informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
 		w.Pods.Unregister()
 		<-time.After(time.Minute)
-		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 0 || s.State != informer.ReflectorAbsent || !slices.Equal((*asked.Load())[:2], []string{"/api", "/api/v1"}) {
+		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 0 || s.State != status.ReflectorAbsent || !slices.Equal((*asked.Load())[:2], []string{"/api", "/api/v1"}) {
 			w.Errorf("asked for %q; %d objects, %+v", *asked.Load(), inf.Store().Len(), s)
 		}
 	})
@@ -457,7 +458,7 @@ func TestNotFoundForOneNamespace(t *testing.T) {
 		w.Relabel("y", "b", "2")
 		rec.Want(w.T, "update y/b 1->2")
 		for _, s := range inf.Status().Reflectors {
-			if failing := s.State == informer.ReflectorBackoff || s.Failures > 0; failing != (s.Namespace == "x") {
+			if failing := s.State == status.ReflectorBackoff || s.Failures > 0; failing != (s.Namespace == "x") {
 				w.Errorf("%+v", s)
 			}
 		}
@@ -509,7 +510,7 @@ func TestEndlessDiscovery(t *testing.T) {
 		})
 		w.Server.EndWatches()
 		<-time.After(5 * time.Second)
-		if s := inf.Status().Reflectors[0]; !errors.Is(s.LastError, informer.ErrTooLarge) || s.State == informer.ReflectorAbsent || inf.Store().Len() != 1 || sent.Load() > 6<<20 {
+		if s := inf.Status().Reflectors[0]; !errors.Is(s.LastError, informer.ErrTooLarge) || s.State == status.ReflectorAbsent || inf.Store().Len() != 1 || sent.Load() > 6<<20 {
 			w.Errorf("%d bytes sent, %d objects, %+v", sent.Load(), inf.Store().Len(), s)
 		}
 	})

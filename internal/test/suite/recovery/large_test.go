@@ -18,6 +18,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // large returns pod with an annotation that makes it exceed the limit for an object.
@@ -51,7 +52,7 @@ func watchPods(w world.World, media string) (p *watched, stop func()) {
 	return p, stop
 }
 
-func (p *watched) status() informer.ReflectorStatus { return p.inf.Status().Reflectors[0] }
+func (p *watched) status() status.Reflector { return p.inf.Status().Reflectors[0] }
 
 // An event of an object over the size limit is reported with the key, like one that cannot be decoded. The watch goes on: the
 // store keeps the last good version, later events arrive, and the next version of the object repairs it.

@@ -20,6 +20,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -228,13 +229,13 @@ func TestFailuresInARowAfterLongWaits(t *testing.T) {
 		defer func() { cancel(); <-ended }()
 		for failures := 1; failures <= 3; failures++ {
 			<-time.After(time.Second)
-			if s := inf.Status().Reflectors[0]; s.Failures != failures || s.State != informer.ReflectorBackoff {
+			if s := inf.Status().Reflectors[0]; s.Failures != failures || s.State != status.ReflectorBackoff {
 				w.Errorf("after %d failures: %+v", failures, s)
 			}
 			<-time.After(331 * time.Second) // the wait takes 300 to 330 s
 		}
 		<-time.After(2 * time.Minute)
-		if s := inf.Status().Reflectors[0]; s.Failures != 0 || s.State != informer.ReflectorWatching {
+		if s := inf.Status().Reflectors[0]; s.Failures != 0 || s.State != status.ReflectorWatching {
 			w.Errorf("after two healthy minutes: %+v", s)
 		}
 	})
@@ -258,7 +259,7 @@ func TestAbsentResourceHasNothingStale(t *testing.T) {
 		}
 		w.Pods.Unregister()
 		<-time.After(5 * time.Minute)
-		if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.State != informer.ReflectorAbsent || inf.Store().Len() != 0 {
+		if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.State != status.ReflectorAbsent || inf.Store().Len() != 0 {
 			w.Errorf("%d objects, status %+v", inf.Store().Len(), s)
 		}
 	})
@@ -282,7 +283,7 @@ func TestAbsentResourceHasNothingStaleInASink(t *testing.T) {
 		}
 		w.Pods.Unregister()
 		<-time.After(5 * time.Minute)
-		if s := r.Status(); s.Stale != 0 || s.State != informer.ReflectorAbsent && s.State != informer.ReflectorListing {
+		if s := r.Status(); s.Stale != 0 || s.State != status.ReflectorAbsent && s.State != status.ReflectorListing {
 			w.Errorf("status %+v", s)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // restored has the events of a handler after outage.restore.
@@ -87,7 +88,7 @@ func (o *outage) wantStatus(want string) {
 	if text := strings.Join(got, " "); text != want {
 		o.Errorf("status %q, want %q", text, want)
 	}
-	if s.State != informer.ReflectorWatching || !s.WatchOpen {
+	if s.State != status.ReflectorWatching || !s.WatchOpen {
 		o.Errorf("status %+v", s)
 	}
 }

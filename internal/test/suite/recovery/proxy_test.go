@@ -14,6 +14,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // behind returns an informer of pods behind a proxy, which has not started.
@@ -152,7 +153,7 @@ func TestProxyThatHoldsEmptyResponsesIsNoFailure(t *testing.T) {
 				for i := range 240 {
 					<-time.After(15 * time.Second)
 					s := world.StatusOf(inf)
-					if s.LastError != nil || s.State != informer.ReflectorWatching || !s.WatchOpen && time.Since(s.NoWatchSince) > 101*time.Second {
+					if s.LastError != nil || s.State != status.ReflectorWatching || !s.WatchOpen && time.Since(s.NoWatchSince) > 101*time.Second {
 						w.Fatalf("after %v: status %+v", time.Duration(i)*15*time.Second, s)
 					}
 				}

@@ -19,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -428,7 +429,7 @@ func TestAbsenceIsToldOnce(t *testing.T) {
 				}
 				for range 2 {
 					<-time.After(10 * time.Minute)
-					if s := r.Status(); s.State != informer.ReflectorAbsent && s.State != informer.ReflectorListing || s.ResourceVersion != "" || s.Failures < 10 || !apierrors.IsNotFound(s.LastError) {
+					if s := r.Status(); s.State != status.ReflectorAbsent && s.State != status.ReflectorListing || s.ResourceVersion != "" || s.Failures < 10 || !apierrors.IsNotFound(s.LastError) {
 						w.Errorf("status %+v", s)
 					}
 					w.Pods = informertest.Register[*corev1.Pod](w.Server, informertest.Resource{GroupVersionResource: world.PodGVR})

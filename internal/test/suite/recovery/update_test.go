@@ -20,6 +20,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -80,7 +81,7 @@ func TestUpdateResumesTheWatch(t *testing.T) {
 		}
 		w.WantRequests(fmt.Sprintf(world.Watches, w.Server.ResourceVersion()))
 		s := world.StatusOf(inf)
-		if !s.WatchOpen || s.LastError != nil || s.Failures != 0 || s.Traffic.WatchesBy[informer.ReasonUpdated] != 1 || time.Since(began) > 0 {
+		if !s.WatchOpen || s.LastError != nil || s.Failures != 0 || s.Traffic.WatchesBy[status.ReasonUpdated] != 1 || time.Since(began) > 0 {
 			w.Errorf("after %v: %+v", time.Since(began), s)
 		}
 		rec.Want(w.T)
@@ -105,7 +106,7 @@ func TestUpdateEndsTheBackoff(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
 		for _, i := range []*informer.Informer[*corev1.Pod]{inf, fresh} {
-			if s := world.StatusOf(i); s.State != informer.ReflectorBackoff || s.Failures < 5 {
+			if s := world.StatusOf(i); s.State != status.ReflectorBackoff || s.Failures < 5 {
 				w.Errorf("%+v", s)
 			}
 		}

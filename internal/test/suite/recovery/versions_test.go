@@ -19,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -169,7 +170,7 @@ func TestVersionThatIsNoNumber(t *testing.T) {
 					rec.Want(w.T, world.Updated...)
 					world.EqualsServer(w, inf)
 					s := world.StatusOf(inf)
-					if s.Restored != 0 || s.Traffic.ListsBy[informer.ReasonUnclear] != 1 || !strings.Contains(s.LastError.Error(), "not a number: \""+version+`" after `) {
+					if s.Restored != 0 || s.Traffic.ListsBy[status.ReasonUnclear] != 1 || !strings.Contains(s.LastError.Error(), "not a number: \""+version+`" after `) {
 						w.Errorf("status %+v", s)
 					}
 					for _, r := range w.Requests() {
@@ -259,7 +260,7 @@ func TestCollectionThatCannotBeWatched(t *testing.T) {
 						w.Errorf("%d lists in 10 minutes", n)
 					}
 					s := world.StatusOf(inf)
-					if s.State != informer.ReflectorPolled || s.Failures != 0 || s.Traffic.ListsBy[informer.ReasonPolled] != server.Lists()-before {
+					if s.State != status.ReflectorPolled || s.Failures != 0 || s.Traffic.ListsBy[status.ReasonPolled] != server.Lists()-before {
 						w.Errorf("status %+v", s)
 					}
 					server.Set(strings.Replace(c.list, "7", "9", 1), pod("b", c.version("8"), "2"), pod("c", c.version("9"), "1"))
@@ -384,7 +385,7 @@ func TestListContinuesAtALaterVersion(t *testing.T) {
 					w.Errorf("later events %q, want %q", got[5:], then)
 				}
 				world.EqualsServer(w, inf)
-				if s := world.StatusOf(inf); s.Restored != 0 || s.Traffic.Late != 0 || s.Traffic.ListsBy[informer.ReasonExpired] > 1 {
+				if s := world.StatusOf(inf); s.Restored != 0 || s.Traffic.Late != 0 || s.Traffic.ListsBy[status.ReasonExpired] > 1 {
 					w.Errorf("status %+v", s)
 				}
 			})

@@ -22,6 +22,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // A change of the shard is one step. What stays raises no event, what goes is deleted, and what comes is added. When a handler is
@@ -88,7 +89,7 @@ func testSetShardIsOneStep(t *testing.T, filters bool) {
 		}
 		holdsShard(w, "changes afterwards", inf, lower)
 		s := inf.Status().Reflectors[0]
-		if lists, watches := s.Traffic.ListsBy[informer.ReasonShard], s.Traffic.WatchesBy[informer.ReasonShard]; lists != 3 || watches < 2 {
+		if lists, watches := s.Traffic.ListsBy[status.ReasonShard], s.Traffic.WatchesBy[status.ReasonShard]; lists != 3 || watches < 2 {
 			w.Errorf("%d lists and %d watches", lists, watches)
 		}
 	})
@@ -145,7 +146,7 @@ func TestSmallerShardNeedsNoList(t *testing.T) {
 		<-time.After(time.Hour)
 		holdsShard(w, "after 410 Expired", inf, third)
 		toldAll(w, inf, rec, "after 410 Expired")
-		if by := inf.Status().Reflectors[0].Traffic.ListsBy; by[informer.ReasonExpired] != 1 || by[informer.ReasonShard] != 0 {
+		if by := inf.Status().Reflectors[0].Traffic.ListsBy; by[status.ReasonExpired] != 1 || by[status.ReasonShard] != 0 {
 			w.Errorf("lists %v", by)
 		}
 	})
@@ -201,7 +202,7 @@ func TestLargerShardListsWhatComes(t *testing.T) {
 		<-time.After(time.Hour)
 		holdsShard(w, "while the watch is broken", inf, informer.Shard{})
 		toldAll(w, inf, rec, "while the watch is broken")
-		if s := inf.Status().Reflectors[0]; s.Traffic.ListsBy[informer.ReasonShard] != 2 || s.Traffic.ListsBy[informer.ReasonExpired]+s.Failures > 0 {
+		if s := inf.Status().Reflectors[0]; s.Traffic.ListsBy[status.ReasonShard] != 2 || s.Traffic.ListsBy[status.ReasonExpired]+s.Failures > 0 {
 			w.Errorf("lists %v, %d failures", s.Traffic.ListsBy, s.Failures)
 		}
 
@@ -312,7 +313,7 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 						whole++
 					}
 				}
-				if (whole > 0) != c.whole || tried != 1 || s.Traffic.ListsBy[informer.ReasonFailed] != c.failures {
+				if (whole > 0) != c.whole || tried != 1 || s.Traffic.ListsBy[status.ReasonFailed] != c.failures {
 					w.Errorf("%d lists of what comes, %d of everything; lists %v", tried, whole, s.Traffic.ListsBy)
 				}
 				if s.Stale != c.stale || (s.LastError == nil) != (c.stale+c.failures == 0) {
@@ -418,7 +419,7 @@ func TestSetShardAfterSilenceLists(t *testing.T) {
 		w.Server.Inject(informertest.Fault{Verb: "watch", OmitBookmarks: true})
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, informer.Config[*corev1.Pod]{PagedList: true, Logger: world.Quiet[*corev1.Pod]().Logger})
 		defer world.Start(w.T, inf)()
-		lists := func() int { return inf.Status().Reflectors[0].Traffic.ListsBy[informer.ReasonShard] }
+		lists := func() int { return inf.Status().Reflectors[0].Traffic.ListsBy[status.ReasonShard] }
 		for i, c := range []struct {
 			after time.Duration
 			shard informer.Shard
@@ -471,7 +472,7 @@ func TestLargerShardIsInterrupted(t *testing.T) {
 		<-time.After(time.Minute)
 		holdsShard(w, "after the interruption", inf, third)
 		toldAll(w, inf, rec, "after the interruption")
-		if s := inf.Status().Reflectors[0]; s.Traffic.ListsBy[informer.ReasonShard] != 2 || s.Traffic.ListsBy[informer.ReasonExpired] != 0 {
+		if s := inf.Status().Reflectors[0]; s.Traffic.ListsBy[status.ReasonShard] != 2 || s.Traffic.ListsBy[status.ReasonExpired] != 0 {
 			w.Errorf("lists %v", s.Traffic.ListsBy)
 		}
 	})
@@ -507,7 +508,7 @@ func TestSmallerShardWithStaleObjectsIsListed(t *testing.T) {
 		if err := inf.SetShard(w.Context(), lower); err != nil {
 			w.Fatal(err)
 		}
-		if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.Traffic.ListsBy[informer.ReasonShard] != 1 {
+		if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.Traffic.ListsBy[status.ReasonShard] != 1 {
 			w.Errorf("%d stale objects after lists %v", s.Stale, s.Traffic.ListsBy)
 		}
 		holdsShard(w, "after the list", inf, lower)

@@ -19,12 +19,13 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
 // transitions returns the states of a status with their reasons, each cut after some characters.
-func transitions(s informer.ReflectorStatus) (list []string) {
+func transitions(s status.Reflector) (list []string) {
 	for _, t := range s.Transitions {
 		why := t.Reason.String()
 		if t.Err != nil {
@@ -45,23 +46,23 @@ func TestStatusTellsWhatTheWatchReceived(t *testing.T) {
 				config := world.Quiet[*corev1.Pod]()
 				config.PagedList = paged
 				inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
-				if s := world.StatusOf(inf); s.Awaits != "" || s.Traffic.Bytes != 0 || len(s.Transitions) > 0 || !s.ResourceVersionTime.IsZero() {
+				if s := world.StatusOf(inf); s.Awaits != status.AwaitingNothing || s.Traffic.Bytes != 0 || len(s.Transitions) > 0 || !s.ResourceVersionTime.IsZero() {
 					w.Errorf("before Run: %+v", s)
 				}
 				defer world.Start(w.T, inf)()
 				synctest.Wait()
 				first := world.StatusOf(inf)
-				watches := map[informer.Reason]int{}
+				watches := map[status.Reason]int{}
 				if paged {
-					watches[informer.ReasonFirst] = 1
+					watches[status.ReasonFirst] = 1
 				}
-				if !maps.Equal(first.Traffic.ListsBy, map[informer.Reason]int{informer.ReasonFirst: 1}) || !maps.Equal(first.Traffic.WatchesBy, watches) {
+				if !maps.Equal(first.Traffic.ListsBy, map[status.Reason]int{status.ReasonFirst: 1}) || !maps.Equal(first.Traffic.WatchesBy, watches) {
 					w.Errorf("lists %v, watches %v", first.Traffic.ListsBy, first.Traffic.WatchesBy)
 				}
 				if events := int64(3); first.Traffic.Events != events && !paged || paged && first.Traffic.Events != 0 { // two pods and a bookmark
 					w.Errorf("%d events", first.Traffic.Events)
 				}
-				if first.Traffic.Bytes < 200 || first.Awaits != "data of the server" || !first.RetryAt.IsZero() || !first.ResourceVersionTime.Equal(time.Now()) {
+				if first.Traffic.Bytes < 200 || first.Awaits != status.AwaitingData || !first.RetryAt.IsZero() || !first.ResourceVersionTime.Equal(time.Now()) {
 					w.Errorf("%+v", first)
 				}
 				if want := []string{"Listing first", "Watching first"}; !slices.Equal(transitions(first), want) {
@@ -112,14 +113,14 @@ func TestStatusCountsByReason(t *testing.T) {
 		<-time.After(30 * time.Minute)
 		synctest.Wait()
 		s := world.StatusOf(inf)
-		for reason, count := range map[informer.Reason]map[informer.Reason]int{
-			informer.ReasonFirst: s.Traffic.ListsBy, informer.ReasonExpired: s.Traffic.ListsBy, informer.ReasonRestored: s.Traffic.ListsBy,
+		for reason, count := range map[status.Reason]map[status.Reason]int{
+			status.ReasonFirst: s.Traffic.ListsBy, status.ReasonExpired: s.Traffic.ListsBy, status.ReasonRestored: s.Traffic.ListsBy,
 		} {
 			if count[reason] != 1 {
 				w.Errorf("%d lists because of %v: %v", count[reason], reason, s.Traffic.ListsBy)
 			}
 		}
-		if s.Traffic.WatchesBy[informer.ReasonEnded] == 0 || s.Traffic.WatchesBy[informer.ReasonFailed] == 0 {
+		if s.Traffic.WatchesBy[status.ReasonEnded] == 0 || s.Traffic.WatchesBy[status.ReasonFailed] == 0 {
 			w.Errorf("watches %v", s.Traffic.WatchesBy)
 		}
 	})
@@ -141,11 +142,11 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 			defer run(w, first)()
 			second := informer.New(client, resource, world.Paged[*corev1.Pod]())
 			defer run(w, second)()
-			if s := world.StatusOf(second); s.Awaits != "the rate limit of the client" {
+			if s := world.StatusOf(second); s.Awaits != status.AwaitingRateLimit {
 				w.Errorf("awaits %v", s.Awaits)
 			}
 			<-time.After(2 * time.Minute)
-			if s := world.StatusOf(second); s.Awaits != "data of the server" {
+			if s := world.StatusOf(second); s.Awaits != status.AwaitingData {
 				w.Errorf("awaits %v", s.Awaits)
 			}
 			if waits := client.Status().Throttled; waits.Count != 2 || waits.Max < 50*time.Second || waits.Max > time.Minute {
@@ -159,7 +160,7 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 			w.Answer(func(http.ResponseWriter, *http.Request) bool { <-gate; return false })
 			inf := informer.New(w.Client(), resource, world.Quiet[*corev1.Pod]())
 			defer run(w, inf)()
-			if s := world.StatusOf(inf); s.Awaits != "the response" || s.State != informer.ReflectorListing {
+			if s := world.StatusOf(inf); s.Awaits != status.AwaitingResponse || s.State != status.ReflectorListing {
 				w.Errorf("awaits %v in %v", s.Awaits, s.State)
 			}
 			close(gate)
@@ -171,7 +172,7 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 			inf := informer.New(w.Client(), resource, world.Quiet[*corev1.Pod]())
 			defer run(w, inf)()
 			s := world.StatusOf(inf)
-			if wait := time.Until(s.RetryAt); s.Awaits != "the next try" || wait <= 0 || wait > time.Minute {
+			if wait := time.Until(s.RetryAt); s.Awaits != status.AwaitingRetry || wait <= 0 || wait > time.Minute {
 				w.Errorf("awaits %v, retry in %v", s.Awaits, wait)
 			}
 			if want := []string{"Listing first", "Backoff watch: down"}; !slices.Equal(transitions(s)[:2], want) {
@@ -190,17 +191,17 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 			ended := make(chan struct{})
 			go func() { defer close(ended); r.Run(ctx) }()
 			synctest.Wait()
-			if s := r.Status(); s.Awaits != "room for the list" {
+			if s := r.Status(); s.Awaits != status.AwaitingSink {
 				w.Errorf("awaits %v", s.Awaits)
 			}
 			close(gate)
 			synctest.Wait()
-			if s := r.Status(); s.Awaits != "data of the server" {
+			if s := r.Status(); s.Awaits != status.AwaitingData {
 				w.Errorf("awaits %v", s.Awaits)
 			}
 			cancel()
 			<-ended
-			if s := r.Status(); s.Awaits != "" || s.State != informer.ReflectorIdle {
+			if s := r.Status(); s.Awaits != status.AwaitingNothing || s.State != status.ReflectorIdle {
 				w.Errorf("after Run: %v, awaits %v", s.State, s.Awaits)
 			}
 		})
@@ -276,7 +277,7 @@ func TestAbsentResourceIsLoggedOnce(t *testing.T) {
 			w.Errorf("log:\n%s", strings.Join(lines, "\n"))
 		}
 		before := world.StatusOf(inf)
-		if n := len(before.Transitions); n != 16 || before.Transitions[n-1].State != informer.ReflectorAbsent || before.Traffic.ListsBy[informer.ReasonAbsent] < 100 {
+		if n := len(before.Transitions); n != 16 || before.Transitions[n-1].State != status.ReflectorAbsent || before.Traffic.ListsBy[status.ReasonAbsent] < 100 {
 			w.Errorf("%d transitions, lists %v", n, before.Traffic.ListsBy)
 		}
 		kept := slices.Clone(before.Transitions)
@@ -290,10 +291,10 @@ func TestAbsentResourceIsLoggedOnce(t *testing.T) {
 
 func TestNamesOfReasons(t *testing.T) {
 	seen := map[string]bool{}
-	for r := informer.ReasonFirst; r <= informer.ReasonUnclear; r++ {
+	for r := status.ReasonFirst; r <= status.ReasonUnclear; r++ {
 		seen[r.String()] = true
 	}
-	if len(seen) != 9 || informer.Reason(200).String() != "Reason(200)" {
+	if len(seen) != 9 || status.Reason(200).String() != "Reason(200)" {
 		t.Errorf("%d names: %q", len(seen), slices.Sorted(maps.Keys(seen)))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // refuse answers with a status code and a Status.
@@ -185,7 +186,7 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 				if n := watches.Load(); n != test.watches {
 					t.Errorf("%d watches after the saved state, want %d", n, test.watches)
 				}
-				if !s.WarmStart.Loaded || s.WarmStart.LoadError == nil || s.Traffic.ListsBy[informer.ReasonBehind] != 1 {
+				if !s.WarmStart.Loaded || s.WarmStart.LoadError == nil || s.Traffic.ListsBy[status.ReasonBehind] != 1 {
 					t.Errorf("%+v %v", s.WarmStart, s.Traffic.ListsBy)
 				}
 				if took > test.max {

@@ -35,6 +35,7 @@ import (
 	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -114,7 +115,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 		if s := unchanged.status(); !s.Loaded || s.LoadedObjects != 40 || s.LoadError != nil || s.CatchUpTo != "" {
 			t.Errorf("second start: %+v", s)
 		}
-		if s := unchanged.Status().Reflectors[0]; s.Traffic.Lists != 1 || len(s.Traffic.ListsBy) != 0 || s.Traffic.WatchesBy[informer.ReasonWarmStart] != 1 {
+		if s := unchanged.Status().Reflectors[0]; s.Traffic.Lists != 1 || len(s.Traffic.ListsBy) != 0 || s.Traffic.WatchesBy[status.ReasonWarmStart] != 1 {
 			t.Errorf("second start: %d lists %v, watches %v", s.Traffic.Lists, s.Traffic.ListsBy, s.Traffic.WatchesBy)
 		}
 		if !slices.Equal(got, []string{"list limit=1", "watch resourceVersion=" + w.Server.ResourceVersion()}) {
@@ -238,7 +239,7 @@ func TestWarmStartOfAQuietCollection(t *testing.T) {
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := world.StatusOf(inf); s.WarmStart.LoadError == nil || !strings.Contains(s.WarmStart.LoadError.Error(), "has not confirmed") || s.Traffic.ListsBy[informer.ReasonBehind] != 1 {
+		if s := world.StatusOf(inf); s.WarmStart.LoadError == nil || !strings.Contains(s.WarmStart.LoadError.Error(), "has not confirmed") || s.Traffic.ListsBy[status.ReasonBehind] != 1 {
 			t.Errorf("without bookmarks: %+v %v", s.WarmStart, s.Traffic.ListsBy)
 		}
 		rec.Want(t, "add ns/a 1 initial=true")

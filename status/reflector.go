@@ -1,14 +1,8 @@
-package informer
+package status
 
-import (
-	"time"
+import "time"
 
-	"github.com/typedinformer/informer/internal/source/fetch"
-	"github.com/typedinformer/informer/internal/source/reflector"
-	"github.com/typedinformer/informer/status"
-)
-
-// ReflectorState is what a [Reflector] is doing.
+// ReflectorState is what a reflector is doing.
 //
 //	Idle -- Run --> Listing -- whole list in the sink --> Watching
 //	                 ^ |  ^ |                              ^ |  |
@@ -34,45 +28,43 @@ const (
 	ReflectorIdle ReflectorState = iota
 	// ReflectorListing reads the whole collection, from the server or from a saved state.
 	ReflectorListing
-	// ReflectorWatching follows the changes; ReflectorStatus.WatchOpen reports whether a watch is open.
+	// ReflectorWatching follows the changes; Reflector.WatchOpen reports whether a watch is open.
 	ReflectorWatching
 	// ReflectorBackoff waits before a retry.
 	ReflectorBackoff
 	// ReflectorAbsent waits until the server serves the resource, whose custom resource definition is not installed. The
 	// reflector lists every 0 to 30 s, and asks discovery again every five minutes.
 	ReflectorAbsent
-	// ReflectorPolled lists every Config.PollEvery: the server cannot watch the collection. It also lasts while a list is
-	// under way. An hour later, the reflector tries to watch again.
+	// ReflectorPolled lists every informer.Config.PollEvery: the server cannot watch the collection. It also lasts while
+	// a list is under way. An hour later, the reflector tries to watch again.
 	ReflectorPolled
 )
 
 // String returns the name of the state, such as "Listing".
-func (s ReflectorState) String() string { return reflector.State(s).String() }
+func (s ReflectorState) String() string {
+	return nameOf(s, "ReflectorState", "Idle", "Listing", "Watching", "Backoff", "Absent", "Polled")
+}
 
-// ReflectorStatus is the status of a [Reflector].
-type ReflectorStatus struct {
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
+func (s ReflectorState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Reflector is the status of an informer.Reflector.
+type Reflector struct {
 	// Namespace is the namespace that the reflector follows. Empty means the whole collection.
 	Namespace string
 	State     ReflectorState
 	// Since is the time at which the reflector entered State.
 	Since time.Time
-	// Awaits is what the reflector waits for. It is empty before and after Run, and while the reflector processes data.
-	//
-	//	"the rate limit of the client"  the client's own rate limit delays a request
-	//	"the response"                  the server has not begun to answer a request
-	//	"data of the server"            a list or a watch is open. A watch without changes stays in this state
-	//	"room for the list"             the sink has not accepted a list; see InformerStatus.Blocked
-	//	"the next try"                  the wait after a failure, or between two lists, has not ended
-	//	"the saved state"               the storage of Config.WarmStart has not sent all of it
-	Awaits string
+	// Awaits is what the reflector waits for.
+	Awaits Awaiting
 	// RetryAt is the time of the next try in the states ReflectorBackoff and ReflectorAbsent, and of the next list in the
 	// state ReflectorPolled. Zero in other states.
 	RetryAt time.Time
 	// Transitions are the latest states that the reflector entered, the oldest first, at most 16.
 	Transitions []Transition
-	// LastError is the last failure. Nil means that there was none. A success does not clear it. A [*DecodeError] in it
-	// has no Raw.
-	LastError error
+	// LastError is the last failure. Nil means that there was none. A success does not clear it. An
+	// *informer.DecodeError in it has no Raw.
+	LastError error `json:"-"`
 	// LastErrorTime is the time of LastError.
 	LastErrorTime time.Time
 	// ResourceVersion is the resource version up to which the sink has every change. Empty before the first list.
@@ -94,16 +86,17 @@ type ReflectorStatus struct {
 	Failures int
 	// DecodeErrors counts objects and events that could not be decoded.
 	DecodeErrors int
-	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each, or
-	// none; see InformerStatus.Missing. In the status of an Informer, it matches the present content of the store.
+	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each,
+	// or none; see informer.InformerStatus.Missing. In the status of an informer, it matches the present content of the
+	// store.
 	Stale int
 	// OutsideShard counts the objects and events from outside the shard that the server sent. Zero means that the server
 	// filters by shard, or that no shard is set.
 	OutsideShard int64
 	// Read is the number of objects read so far of the current list, or of the last one.
 	Read int
-	// WarmStart is the status of Config.WarmStart.
-	WarmStart status.WarmStart
+	// WarmStart is the status of informer.Config.WarmStart.
+	WarmStart WarmStart
 }
 
 // ReflectorTraffic counts the requests and the received data of a [Reflector].
@@ -138,7 +131,7 @@ type Transition struct {
 	Reason Reason
 	// Err is the failure after which the reflector waits. It is nil in the states ReflectorListing and ReflectorWatching,
 	// and after Run.
-	Err error
+	Err error `json:"-"`
 }
 
 // Reason is why a [Reflector] lists or watches.
@@ -168,66 +161,48 @@ const (
 	ReasonShard
 	// ReasonWarmStart: the watch resumes from a saved state.
 	ReasonWarmStart
-	// ReasonAudit: an audit found that the store differs from the server; see Informer.Audit.
+	// ReasonAudit: an audit found that the store differs from the server; see informer.Informer.Audit.
 	ReasonAudit
-	// ReasonUpdated: the client was updated; see Client.Update.
+	// ReasonUpdated: the client was updated; see informer.Client.Update.
 	ReasonUpdated
-	// ReasonPolled: the server cannot watch the collection; see Config.PollEvery.
+	// ReasonPolled: the server cannot watch the collection; see informer.Config.PollEvery.
 	ReasonPolled
 )
 
 // String returns the name of the reason in lower case, such as "expired".
-func (r Reason) String() string { return fetch.Reason(r).String() }
-
-// reflectorStatus returns s as a ReflectorStatus, without its namespace.
-func reflectorStatus(s reflector.Status) ReflectorStatus {
-	to := ReflectorStatus{
-		State:               ReflectorState(s.State),
-		Since:               s.Since,
-		Awaits:              s.Awaits,
-		RetryAt:             s.RetryAt,
-		LastError:           s.LastError,
-		LastErrorTime:       s.LastErrorTime,
-		ResourceVersion:     s.ResourceVersion,
-		ResourceVersionTime: s.ResourceVersionTime,
-		WatchOpen:           s.WatchOpen,
-		NoWatchSince:        s.NoWatchSince,
-		Traffic: ReflectorTraffic{
-			Lists:      s.Requests.Lists,
-			Watches:    s.Requests.Watches,
-			ListsBy:    reasons(s.Requests.ListsBy),
-			WatchesBy:  reasons(s.Requests.WatchesBy),
-			SharedKeys: s.Requests.SharedKeys,
-			Bytes:      s.Requests.Bytes,
-			Events:     s.Requests.Events,
-			Late:       s.Late,
-			AuditID:    s.Requests.AuditID,
-			CutAfter:   s.Requests.CutAfter,
-		},
-		Restored:     s.Restored,
-		Failures:     s.Failures,
-		DecodeErrors: s.DecodeErrors,
-		Stale:        s.Stale,
-		OutsideShard: s.OutsideShard,
-		Read:         s.Read,
-		WarmStart:    s.WarmStart,
-	}
-	for _, t := range s.Transitions {
-		to.Transitions = append(to.Transitions, Transition{
-			Time:   t.Time,
-			State:  ReflectorState(t.State),
-			Reason: Reason(t.Reason),
-			Err:    t.Err,
-		})
-	}
-	return to
+func (r Reason) String() string {
+	return nameOf(r, "Reason", "first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
+		"shard", "warm start", "audit", "updated", "polled")
 }
 
-// reasons returns counts by reason.
-func reasons(counts map[fetch.Reason]int) map[Reason]int {
-	to := make(map[Reason]int, len(counts))
-	for reason, n := range counts {
-		to[Reason(reason)] = n
-	}
-	return to
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// Awaiting is what a reflector waits for.
+type Awaiting uint8
+
+const (
+	// AwaitingNothing: the reflector processes data, or does not run.
+	AwaitingNothing Awaiting = iota
+	// AwaitingRateLimit: the client's own rate limit delays a request.
+	AwaitingRateLimit
+	// AwaitingResponse: the server has not begun to answer a request.
+	AwaitingResponse
+	// AwaitingData: a list or a watch is open. A watch without changes stays in this state.
+	AwaitingData
+	// AwaitingSink: the sink has not accepted a list; see informer.InformerStatus.Blocked.
+	AwaitingSink
+	// AwaitingRetry: the wait after a failure, or between two lists, has not ended.
+	AwaitingRetry
+	// AwaitingWarmStart: the storage of informer.Config.WarmStart has not sent all of the saved state.
+	AwaitingWarmStart
+)
+
+// String returns what the reflector waits for, such as "the response".
+func (a Awaiting) String() string {
+	return nameOf(a, "Awaiting", "nothing", "the rate limit of the client", "the response", "data of the server",
+		"room for the list", "the next try", "the saved state")
 }
+
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
+func (a Awaiting) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
