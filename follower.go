@@ -375,7 +375,7 @@ func (f *follower[T]) reportUnreadable(failed *DecodeError) {
 }
 
 // reportSlow logs that a call of a handler takes long.
-func (f *follower[T]) reportSlow(s deliver.Status) {
+func (f *follower[T]) reportSlow(s status.Subscription) {
 	f.config.logger().Warn("a handler is slow", "resource", f.resource.String(), "handler", s.Name, "call", s.Busy,
 		"backlog", s.Backlog, "oldest", s.Oldest)
 }

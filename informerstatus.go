@@ -34,7 +34,7 @@ type InformerStatus struct {
 	// Audit is the status of the audits; see [Informer.Audit].
 	Audit status.Audit
 	// Handlers are the open subscriptions, in the order in which they joined.
-	Handlers []SubscriptionStatus
+	Handlers []status.Subscription
 }
 
 // SourceName returns a unique name for Reflectors[i]: its namespace, or a text for its selection, such as "ns with
@@ -70,7 +70,7 @@ func (f *follower[T]) status() InformerStatus {
 		m.addStatus(&s)
 	}
 	for _, l := range f.hub.All() {
-		s.Handlers = append(s.Handlers, subscriptionStatus(l.Status()))
+		s.Handlers = append(s.Handlers, l.Status())
 	}
 	return s
 }

@@ -60,7 +60,7 @@ func (h HandlerFuncs[T]) OnDelete(last T, final bool) {
 
 // SubscriptionConfig configures a subscription. The zero value is right for most.
 type SubscriptionConfig[T Object] struct {
-	// Name names the handler in SubscriptionStatus. Empty means the type of the handler.
+	// Name names the handler in status.Subscription. Empty means the type of the handler.
 	Name string
 	// Filter restricts the subscription to the objects for which it returns true. An object that starts to pass is
 	// delivered as an addition, an object that stops passing as a deletion. The handler's goroutine calls Filter, once for
@@ -186,7 +186,7 @@ type subscriber interface {
 	End(why error)
 	Released() <-chan struct{}
 	Err() error
-	Status() deliver.Status
+	Status() status.Subscription
 }
 
 // HasSynced reports whether the handler has processed the whole initial list.
@@ -217,41 +217,7 @@ func (s *Subscription) Done() <-chan struct{} { return s.listener.Released() }
 func (s *Subscription) Err() error { return s.listener.Err() }
 
 // Status returns the present status of the subscription.
-func (s *Subscription) Status() SubscriptionStatus { return subscriptionStatus(s.listener.Status()) }
-
-// SubscriptionStatus is the status of a [Subscription].
-type SubscriptionStatus struct {
-	Name string
-	// Backlog is the number of keys with changes that wait for the handler. With DeliverEvery, it is the number of
-	// changes.
-	Backlog int
-	// Busy is how long the current call has taken so far. Zero means that no call is under way. The informer logs a
-	// warning after 10 s, and then whenever a call takes twice as long as at the last warning.
-	Busy time.Duration
-	// Oldest is how long the oldest waiting change has waited. Changes of one key that fold wait since the first of them.
-	Oldest time.Duration
-	// Delays has the times from a change in the store to its call, for each call. Calls has the times that calls took; its
-	// Max is the slowest call. For an iteration with [Informer.Changes], the body of the loop is the call.
-	Delays, Calls status.Durations
-	// Synced is true once the handler has processed the whole initial list.
-	Synced bool
-	// Blocking is true while the informer waits for the handler; see [DeliverEveryBlocking].
-	Blocking bool
-}
-
-// subscriptionStatus returns s as a SubscriptionStatus.
-func subscriptionStatus(s deliver.Status) SubscriptionStatus {
-	return SubscriptionStatus{
-		Name:     s.Name,
-		Backlog:  s.Backlog,
-		Busy:     s.Busy,
-		Oldest:   s.Oldest,
-		Delays:   s.Delays,
-		Calls:    s.Calls,
-		Synced:   s.Synced,
-		Blocking: s.Blocking,
-	}
-}
+func (s *Subscription) Status() status.Subscription { return s.listener.Status() }
 
 // newHub returns the hub between store and its listeners.
 func newHub[T Object](resource Resource, store *Store[T]) *deliver.Hub[T] {

@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/histogram"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/test/testkit"
@@ -517,7 +516,7 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 			UpdateFunc: func(_, _ *thing) { <-time.After(<-gates) },
 			DeleteFunc: func(*thing, bool) { <-time.After(<-gates) },
 		}, SubscriptionConfig[*thing]{Name: "h"})
-		want := func(when string, want SubscriptionStatus) {
+		want := func(when string, want status.Subscription) {
 			t.Helper()
 			want.Name, want.Synced = "h", true
 			if got := sub.Status(); got != want {
@@ -527,19 +526,19 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 		var delays, calls status.Durations
 		f.put(list(1))
 		synctest.Wait()
-		want("before the first change", SubscriptionStatus{})
+		want("before the first change", status.Subscription{})
 		f.put(upsert(2, "a"), upsert(3, "b"))
 		histogram.Add(&delays, 0) // a is delivered at once
 		<-time.After(time.Second)
 		f.put(upsert(4, "b"), remove(5, "a")) // b folds, and is as old as its first change
 		<-time.After(time.Second)
-		want("in the first call", SubscriptionStatus{Backlog: 2, Busy: 2 * time.Second, Oldest: 2 * time.Second, Delays: delays})
+		want("in the first call", status.Subscription{Backlog: 2, Busy: 2 * time.Second, Oldest: 2 * time.Second, Delays: delays})
 		gates <- time.Second
 		<-time.After(time.Second)
 		synctest.Wait()
 		histogram.Add(&calls, 3*time.Second)
 		histogram.Add(&delays, 3*time.Second)
-		want("in the second call", SubscriptionStatus{Backlog: 1, Oldest: 2 * time.Second, Delays: delays, Calls: calls})
+		want("in the second call", status.Subscription{Backlog: 1, Oldest: 2 * time.Second, Delays: delays, Calls: calls})
 		gates <- 0
 		gates <- 4 * time.Second
 		synctest.Wait()
@@ -548,13 +547,13 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 		histogram.Add(&calls, 0)
 		histogram.Add(&delays, 2*time.Second)
 		histogram.Add(&calls, 4*time.Second)
-		want("after all calls", SubscriptionStatus{Delays: delays, Calls: calls})
+		want("after all calls", status.Subscription{Delays: delays, Calls: calls})
 		if calls.Max != 4*time.Second {
 			t.Errorf("the slowest call took %v", calls.Max)
 		}
 		f.put(upsert(6, "c"), remove(7, "c")) // in one batch: void
 		synctest.Wait()
-		want("after a void change", SubscriptionStatus{Delays: delays, Calls: calls})
+		want("after a void change", status.Subscription{Delays: delays, Calls: calls})
 	})
 }
 
@@ -567,7 +566,7 @@ func TestSlowHandlerGivesAWarning(t *testing.T) {
 		defer f.stop()
 		var mu sync.Mutex
 		var warnings []string
-		f.engine.hub.Slow = func(s deliver.Status) {
+		f.engine.hub.Slow = func(s status.Subscription) {
 			mu.Lock()
 			defer mu.Unlock()
 			warnings = append(warnings, fmt.Sprint(s.Name, " ", s.Busy, " ", s.Backlog))

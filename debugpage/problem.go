@@ -139,7 +139,7 @@ func watchProblems(r status.Reflector, now time.Time) (found []finding) {
 	return found
 }
 
-func subscriptionProblems(s informer.SubscriptionStatus) (found []finding) {
+func subscriptionProblems(s status.Subscription) (found []finding) {
 	if s.Busy > slowCall {
 		found = append(found, finding{limited(s.Busy, stuckCall),
 			fmt.Sprintf("one call for %s, backlog %s", round(s.Busy), number(s.Backlog)), ""})

@@ -96,7 +96,7 @@ func everything() informerprom.Config {
 				{Namespace: "b", State: status.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond),
 					WarmStart: status.WarmStart{SaveError: errors.New("failed")}},
 			},
-			Handlers: []informer.SubscriptionStatus{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true,
+			Handlers: []status.Subscription{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true,
 				Oldest: 4250 * time.Millisecond, Delays: durations(42), Calls: durations(43)}},
 		})},
 		Groups: []func() []informer.InformerStatus{fixed([]informer.InformerStatus{{Resource: informer.Resource{GroupVersionResource: pods}}})},
@@ -217,7 +217,7 @@ func TestEqualLabels(t *testing.T) {
 	inf := behind.Informers[0]()
 	inf.Synced, inf.Objects, inf.ResourceVersion = false, 100, "5"
 	inf.Reflectors = []status.Reflector{{Namespace: "a", State: status.ReflectorWatching, WatchOpen: true, Traffic: status.ReflectorTraffic{Lists: 100}, Failures: 3}}
-	inf.Handlers = []informer.SubscriptionStatus{{Name: "web", Backlog: 100, Busy: time.Second}, {Name: "web", Busy: 2 * time.Second}}
+	inf.Handlers = []status.Subscription{{Name: "web", Backlog: 100, Busy: time.Second}, {Name: "web", Busy: 2 * time.Second}}
 	behind.Informers[0] = fixed(inf)
 	behind.Queues = []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71, Waits: durations(1)}), fixed(informer.QueueStatus{Name: "jobs", Waits: durations(2)})}
 	c := informerprom.New(everything())

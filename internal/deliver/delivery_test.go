@@ -14,6 +14,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // want fails the test unless f has received exactly these calls.
@@ -176,7 +177,7 @@ func TestSlowCallCausesFewWarnings(t *testing.T) {
 		l := NewListener(h, Handler[*thing](sleeper{}), Config[*thing]{})
 		var mu sync.Mutex // timers call Slow
 		var slow []time.Duration
-		h.Slow = func(s Status) {
+		h.Slow = func(s status.Subscription) {
 			mu.Lock()
 			defer mu.Unlock()
 			if slow = append(slow, s.Busy); len(slow) == 10 {

@@ -1,6 +1,10 @@
 package deliver
 
-import "context"
+import (
+	"context"
+
+	"github.com/typedinformer/informer/status"
+)
 
 // Ended is a listener without a hub, which has ended before it began. Why must not be nil.
 type Ended struct{ Why error }
@@ -21,7 +25,7 @@ func (Ended) Released() <-chan struct{} { return released }
 func (e Ended) Err() error { return e.Why }
 
 // Status returns an empty status.
-func (Ended) Status() Status { return Status{} }
+func (Ended) Status() status.Subscription { return status.Subscription{} }
 
 // released is closed.
 var released = func() <-chan struct{} {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // Ended is like a listener that Hub.Join has ended: it never syncs, no wait blocks, and it keeps its error when it is
@@ -22,7 +23,7 @@ func TestEndedIsLikeAListenerThatCannotJoin(t *testing.T) {
 		End(why error)
 		Released() <-chan struct{}
 		Err() error
-		Status() Status
+		Status() status.Subscription
 	}{"listener": l, "Ended": Ended{why}} {
 		ended.End(errLeft)
 		if err := ended.Err(); !errors.Is(err, why) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // View is the content of a store at one moment, ordered by namespace, then name.
@@ -28,7 +29,7 @@ type Hub[T object.Object] struct {
 	View     func() View[T]                  // returns the present content of the store
 	Unsynced func(cause error) error         // returns an error that says what the store lacks
 	Report   func(handler string, why error) // reports a listener that nobody closed, but that has ended
-	Slow     func(Status)                    // reports a listener whose handler is slow
+	Slow     func(status.Subscription)       // reports a listener whose handler is slow
 
 	synced     chan struct{}  // closed when the store has the whole collection
 	stopped    chan struct{}  // closed when the hub accepts no more listeners

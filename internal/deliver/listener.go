@@ -165,25 +165,14 @@ func (l *Listener[T]) Err() error {
 }
 
 // Status is the present status.
-func (l *Listener[T]) Status() Status {
+func (l *Listener[T]) Status() status.Subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.statusLocked(time.Since(l.epoch))
 }
 
-// Status is the status of a [Listener].
-type Status struct {
-	Name          string
-	Backlog       int           // changes to deliver
-	Busy          time.Duration // how long the present call has taken; zero if none is under way
-	Oldest        time.Duration // how long the oldest change has waited
-	Delays, Calls status.Durations
-	Synced        bool
-	Blocking      bool // somebody waits for room in the backlog
-}
-
-func (l *Listener[T]) statusLocked(now time.Duration) Status {
-	s := Status{
+func (l *Listener[T]) statusLocked(now time.Duration) status.Subscription {
+	s := status.Subscription{
 		Name:     l.config.Name,
 		Backlog:  l.backlog.len(),
 		Synced:   run.IsClosed(l.synced),
