@@ -94,7 +94,7 @@ type ControllerStatus struct {
 	// Running is true while Run is under way.
 	Running bool
 	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way. The queue
-	// has the key of the longest one: QueueStatus.LongestRunningKey.
+	// has the key of the longest one: status.Queue.LongestRunningKey.
 	Workers, Active int
 	// Grace is Controller.Grace. Zero means the default.
 	Grace time.Duration
@@ -119,7 +119,7 @@ type ControllerStatus struct {
 	// Reconciles has the times that the calls of Reconcile took.
 	Reconciles status.Durations
 	// Queue is the status of the queue.
-	Queue QueueStatus
+	Queue status.Queue
 }
 
 // FailingKey is a key whose latest call of Reconcile failed.

@@ -268,7 +268,7 @@ func TestControllerBoundsWorkersAndTime(t *testing.T) {
 		synctest.Wait()
 		slices.Sort(ctl.calls) // the order of three concurrent workers varies
 		ctl.want("a@0s", "b@0s", "c@0s")
-		if s := ctl.Status(); s.Active != 3 || s.Workers != 3 || s.Queue.InWork != 3 || s.Queue.Depth[NormalPriority] != 1 {
+		if s := ctl.Status(); s.Active != 3 || s.Workers != 3 || s.Queue.InWork != 3 || s.Queue.Depth.Normal != 1 {
 			t.Errorf("status %+v", s)
 		}
 		<-time.After(time.Minute)
@@ -466,7 +466,7 @@ func TestWaitSynced(t *testing.T) {
 		began := time.Now()
 		inf.put(list(1, "a", "b", "c", "fails"))
 		synctest.Wait()
-		if s := q.Status(); s.Depth[LowPriority] != 3 {
+		if s := q.Status(); s.Depth.Low != 3 {
 			t.Errorf("depth %v", s.Depth)
 		}
 		if err := ctl.WaitSynced(t.Context()); err != nil {

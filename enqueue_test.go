@@ -36,16 +36,22 @@ func ownedBy(apiVersion, kind, name string, controller ...bool) func(*partial) {
 	}
 }
 
+// depths returns the number of ready keys by priority.
+func (q *Queue[K]) depths() map[Priority]int {
+	d := q.Status().Depth
+	return map[Priority]int{HighPriority: d.High, NormalPriority: d.Normal, LowPriority: d.Low}
+}
+
 // taken removes all waiting keys from q and returns them by priority.
 func taken[K comparable](q *Queue[K]) map[Priority][]K {
 	keys := map[Priority][]K{}
 	for q.Len() > 0 {
-		before := q.Status().Depth
+		before := q.depths()
 		key, err := q.Get(context.Background())
 		if err != nil {
 			panic(err)
 		}
-		for p, n := range q.Status().Depth {
+		for p, n := range q.depths() {
 			if n < before[p] {
 				keys[p] = append(keys[p], key)
 			}

@@ -37,12 +37,12 @@ func priorityOf(level uint8) Priority { return Priority(1 - int(level)) }
 
 // QueueConfig is the configuration of a [Queue]. The zero value is right for most.
 //
-// [QueueStatus] has all metrics of client-go's workqueue. OnGet and OnDone are for measurements of your own, such as
+// [status.Queue] has all metrics of client-go's workqueue. OnGet and OnDone are for measurements of your own, such as
 // histograms by priority. The goroutine that calls Get or Done calls them, without a lock. If one of them panics or
 // calls runtime.Goexit, the queue stays consistent: a key that Get has not returned waits again, and a key that is done
 // stays done.
 type QueueConfig[K comparable] struct {
-	// Name names the queue in errors and in QueueStatus. Empty means "queue".
+	// Name names the queue in errors and in status.Queue. Empty means "queue".
 	Name string
 	// RateLimiter returns the delays for AddRateLimited. Nil means a new DefaultLimiter.
 	RateLimiter RateLimiter[K]
@@ -63,44 +63,6 @@ type AddOptions struct {
 	// RateLimited delays each key by the queue's limiter, which counts a try. The key waits for that delay or for After,
 	// whichever is longer. False means that no limit applies.
 	RateLimited bool
-}
-
-// QueueStatus is the status of a [Queue]. The comments name the equivalent metrics of client-go's workqueue.
-type QueueStatus struct {
-	Name string
-	// State is "Open", "Draining" after Drain, or "Closed". A draining queue refuses new keys, and hands out those that it
-	// has. A closed one refuses keys, and hands out none.
-	State string
-	// Depth is the number of ready keys of each priority: workqueue_depth. It includes keys in work that were added again.
-	// Each priority has an entry.
-	Depth map[Priority]int
-	// Delayed is the number of keys whose delay has not ended.
-	Delayed int
-	// InWork is the number of keys that were handed out and are not done.
-	InWork int
-	// Adds counts how often a key became ready: workqueue_adds_total.
-	Adds uint64
-	// Retries counts how often a key was added with a delay or rate-limited: workqueue_retries_total.
-	Retries uint64
-	// Refused counts how often a key was added to a draining or closed queue.
-	Refused uint64
-	// Awaited is the number of keys that wait until this replica owns them, see [Controller.Own], or until stores have
-	// their writes, see [OwnWrites].
-	Awaited int
-	// Foreign counts how often the queue dropped a key because it was KeyForeign.
-	Foreign uint64
-	// LongestRunning is the longest time that a key has been in work: workqueue_longest_running_processor_seconds.
-	// LongestRunningKey is that key as text, 512 bytes at most. It is empty if no key is in work.
-	LongestRunning    time.Duration
-	LongestRunningKey string
-	// Unfinished is the total time that all keys in work have been in work: workqueue_unfinished_work_seconds.
-	Unfinished time.Duration
-	// LongestReady is the longest time that a key has waited for Get. For a key that was added again while in work, it
-	// counts from Done, whereas Waits counts from the addition. Zero means that no key waits.
-	LongestReady time.Duration
-	// Waits has the times from a key being ready to Get: workqueue_queue_duration_seconds. Works has the times from Get to
-	// Done: workqueue_work_duration_seconds.
-	Waits, Works status.Durations
 }
 
 // Ownership says whether a key belongs to this replica of a program. [Controller.Own] uses it.
@@ -309,32 +271,13 @@ func (q *Queue[K]) Close() {
 }
 
 // Status returns the present status of the queue.
-func (q *Queue[K]) Status() QueueStatus {
+func (q *Queue[K]) Status() status.Queue {
 	q.mu.Lock()
-	l := q.line.Status()
+	s, longest := q.line.Status(), q.line.Longest()
 	q.mu.Unlock()
-	s := QueueStatus{
-		Name:           q.config.Name,
-		State:          l.State.String(),
-		Depth:          make(map[Priority]int, queue.Levels),
-		Delayed:        l.Delayed,
-		InWork:         l.InWork,
-		Adds:           l.Adds,
-		Retries:        l.Retries,
-		Refused:        l.Refused,
-		Awaited:        l.Awaited,
-		Foreign:        l.Foreign,
-		LongestRunning: l.LongestRunning,
-		Unfinished:     l.Unfinished,
-		LongestReady:   l.LongestReady,
-		Waits:          l.Waits,
-		Works:          l.Works,
-	}
-	for level, n := range l.Depth {
-		s.Depth[priorityOf(uint8(level))] = n
-	}
-	if l.InWork > 0 {
-		s.LongestRunningKey = controller.KeyText(l.LongestRunningKey) // without the lock: a key may have a String method
+	s.Name = q.config.Name
+	if s.InWork > 0 {
+		s.LongestRunningKey = controller.KeyText(longest) // without the lock: a key may have a String method
 	}
 	return s
 }

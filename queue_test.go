@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/typedinformer/informer/status"
 )
 
 // modelKey is a naive queue's record of a key. Places are numbers in order of arrival.
@@ -275,7 +277,7 @@ func runQueueModel(t *testing.T, seed uint64) {
 			m.pass()
 		}
 		s := q.Status()
-		if got, want := fmt.Sprintln(s.Depth, s.Delayed, s.InWork, s.Adds), m.status(); got != want {
+		if got, want := fmt.Sprintln(q.depths(), s.Delayed, s.InWork, s.Adds), m.status(); got != want {
 			t.Fatalf("step %d: %s: %s, want %s", step, did, got, want)
 		}
 		if got, want := q.NumRequeues(key), m.key(key).tries; got != want {
@@ -401,7 +403,7 @@ func TestQueueConcurrently(t *testing.T) {
 		}
 	}
 	checkTimer(t, q)
-	if s := q.Status(); s.State != "Closed" || q.Len() != 0 || s.Delayed != 0 || s.InWork != 0 {
+	if s := q.Status(); s.State != status.QueueClosed || q.Len() != 0 || s.Delayed != 0 || s.InWork != 0 {
 		t.Errorf("%+v", s)
 	}
 }

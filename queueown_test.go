@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // owner is a function for Queue.own whose results can be changed.
@@ -82,7 +83,7 @@ func TestQueueHandsOutOnlyKeysThatItOwns(t *testing.T) {
 		time.Sleep(time.Second)
 		wantNoKey(t, q)
 		s := q.Status()
-		if s.Awaited != 3 || s.Foreign != 3 || s.Depth[NormalPriority] != 0 || s.Delayed != 0 {
+		if s.Awaited != 3 || s.Foreign != 3 || s.Depth.Normal != 0 || s.Delayed != 0 {
 			t.Errorf("the status is %+v", s)
 		}
 		if n := q.NumRequeues("refused"); n != 0 {
@@ -151,7 +152,7 @@ func TestCancelDrainAndCloseEndAwaitedKeys(t *testing.T) {
 		}
 		o.set(KeyOwned, "a", "b")
 		q.own(o.get)
-		if s := q.Status(); s.Awaited != 0 || s.Adds != 2 || s.State != "Closed" {
+		if s := q.Status(); s.Awaited != 0 || s.Adds != 2 || s.State != status.QueueClosed {
 			t.Errorf("the status after Drain is %+v", s)
 		}
 		o.set(KeyAwaited, "a")

@@ -53,7 +53,7 @@ func (h *handler) status(r *request) (any, error) {
 	for _, status := range h.config.Controllers {
 		c := status()
 		s.Controllers = append(s.Controllers, b.controller(c))
-		if c.Queue.Depth != nil { // a controller has no queue before its first Watch or Run
+		if c.Queue.Name != "" { // a controller has no queue before its first Watch or Run
 			s.Queues = append(s.Queues, b.queue(c.Queue, c.Name, c.Running))
 		}
 	}
@@ -301,15 +301,16 @@ func shorten(text string) string {
 }
 
 // queue returns the status of a queue. worked says that a controller is working on it.
-func (b *builder) queue(s informer.QueueStatus, controller string, worked bool) Queue {
+func (b *builder) queue(s status.Queue, controller string, worked bool) Queue {
 	q := Queue{
 		Name:                  s.Name,
 		Controller:            controller,
 		Severity:              b.add("queue", s.Name, queueProblems(s, worked)),
-		State:                 s.State,
-		High:                  s.Depth[informer.HighPriority],
-		Normal:                s.Depth[informer.NormalPriority],
-		Low:                   s.Depth[informer.LowPriority],
+		State:                 s.State.String(),
+		High:                  s.Depth.High,
+		Normal:                s.Depth.Normal,
+		Low:                   s.Depth.Low,
+		Ready:                 s.Depth.Sum(),
 		Delayed:               s.Delayed,
 		InWork:                s.InWork,
 		Adds:                  s.Adds,
@@ -322,9 +323,6 @@ func (b *builder) queue(s informer.QueueStatus, controller string, worked bool) 
 		LongestReadySeconds:   s.LongestReady.Seconds(),
 		Waits:                 durations(s.Waits),
 		Works:                 durations(s.Works),
-	}
-	for _, ready := range s.Depth {
-		q.Ready += ready
 	}
 	if b.authorized {
 		q.LongestRunningKey = s.LongestRunningKey

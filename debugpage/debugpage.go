@@ -34,7 +34,7 @@ type Config struct {
 	// Controllers are the Status methods of controllers. They have the status of their queues.
 	Controllers []func() informer.ControllerStatus
 	// Queues are the Status methods of queues that no controller uses.
-	Queues []func() informer.QueueStatus
+	Queues []func() status.Queue
 	// Clients are the Status methods of clients.
 	Clients []func() status.Client
 	// Replicas are the Status methods of replicas that share objects.

@@ -62,7 +62,7 @@ func ExampleConfig_authorize() {
 func ExampleNew() {
 	queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
 	queue.Add("a")
-	page := debugpage.New(debugpage.Config{Name: "worker", Queues: []func() informer.QueueStatus{queue.Status}})
+	page := debugpage.New(debugpage.Config{Name: "worker", Queues: []func() status.Queue{queue.Status}})
 
 	answer := httptest.NewRecorder()
 	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/debug/informers/status.json", nil))

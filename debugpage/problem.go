@@ -156,7 +156,7 @@ func subscriptionProblems(s status.Subscription) (found []finding) {
 
 // queueProblems returns the problems of a queue. worked says that a controller is working on it: the queue of a replica
 // that is not the leader only grows.
-func queueProblems(s informer.QueueStatus, worked bool) (found []finding) {
+func queueProblems(s status.Queue, worked bool) (found []finding) {
 	if s.LongestRunning > slowWork {
 		found = append(found, finding{limited(s.LongestRunning, stuckWork), "a key in work for " + round(s.LongestRunning),
 			s.LongestRunningKey})

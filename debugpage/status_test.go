@@ -34,7 +34,7 @@ func TestStatus(t *testing.T) {
 			return informer.Result{}, nil
 		}}
 		ctl.Watch(informer.EnqueueObject(r.pods))
-		r.config.Queues = []func() informer.QueueStatus{queue.Status}
+		r.config.Queues = []func() status.Queue{queue.Status}
 		r.config.Clients = []func() status.Client{r.client.Status}
 		r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
 		r.pod("default", "a", "")
@@ -355,7 +355,7 @@ func TestProblems(t *testing.T) {
 		},
 		"key in work": func(r *rig) {
 			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
-			r.config = debugpage.Config{Queues: []func() informer.QueueStatus{queue.Status}}
+			r.config = debugpage.Config{Queues: []func() status.Queue{queue.Status}}
 			queue.Add(secret)
 			<-time.After(time.Hour)
 			r.expect("")

@@ -144,7 +144,7 @@ func report(r *shard.Replica, pods *informer.Informer[*corev1.Pod], ctl *informe
 	watch := pods.Status().Reflectors[0]
 	report.Bytes, report.OutsideShard, report.Lists = watch.Traffic.Bytes, watch.OutsideShard, int(watch.Traffic.Lists)
 	queue := ctl.Status().Queue
-	report.QueueIsEmpty = queue.InWork == 0 && queue.Depth[informer.LowPriority]+queue.Depth[informer.NormalPriority] == 0
+	report.QueueIsEmpty = queue.InWork == 0 && queue.Depth.Low+queue.Depth.Normal == 0
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -136,28 +136,20 @@ func handling(s informer.InformerStatus, limit time.Duration) string {
 }
 
 // progressing returns a failure if a key has been in work for longer than limit.
-func progressing(s informer.QueueStatus, limit time.Duration) string {
+func progressing(s status.Queue, limit time.Duration) string {
 	if s.LongestRunning <= limit {
 		return ""
 	}
-	return fmt.Sprintf("a key in work for %v, %d in work, %d ready", round(s.LongestRunning), s.InWork, readyKeys(s))
+	return fmt.Sprintf("a key in work for %v, %d in work, %d ready", round(s.LongestRunning), s.InWork, s.Depth.Sum())
 }
 
 // taken returns a failure if a key has been ready for longer than limit while no key is in work. It passes a queue that
 // has done no key: its controller may wait until its sources have synced.
-func taken(s informer.QueueStatus, limit time.Duration) string {
+func taken(s status.Queue, limit time.Duration) string {
 	if s.LongestReady <= limit || s.InWork > 0 || s.Works.Count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("a key ready for %v, none in work, %d ready", round(s.LongestReady), readyKeys(s))
-}
-
-// readyKeys returns the number of ready keys.
-func readyKeys(s informer.QueueStatus) (n int) {
-	for _, depth := range s.Depth {
-		n += depth
-	}
-	return n
+	return fmt.Sprintf("a key ready for %v, none in work, %d ready", round(s.LongestReady), s.Depth.Sum())
 }
 
 // describe describes the state of a reflector without the text of its error.

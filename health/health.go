@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 )
 
 // Config says what to check. The handlers call its functions at each request, concurrently. Do not change it after
@@ -21,7 +22,7 @@ type Config struct {
 	// Controllers are the Status methods of controllers.
 	Controllers []func() informer.ControllerStatus
 	// Queues are the Status methods of queues that no controller uses.
-	Queues []func() informer.QueueStatus
+	Queues []func() status.Queue
 	// MaxNoWatch is how long an informer may be without an open watch. Zero means 5 minutes. Negative means no limit.
 	// If the server answers 401 or 403, half a minute is enough: credentials that have ended do not come back by
 	// themselves.

@@ -205,7 +205,7 @@ func TestChecks(t *testing.T) {
 		},
 		"ready keys that nobody takes": func(r *rig) {
 			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
-			config := health.Config{Queues: []func() informer.QueueStatus{queue.Status}, Authorize: func(*http.Request) bool { return true }, MaxReady: 5 * time.Minute}
+			config := health.Config{Queues: []func() status.Queue{queue.Status}, Authorize: func(*http.Request) bool { return true }, MaxReady: 5 * time.Minute}
 			queue.AddWith(informer.AddOptions{}, "a", secret)
 			<-time.After(time.Hour)
 			r.expect(health.Live(config), "") // it has no worker yet
@@ -254,7 +254,7 @@ func TestChecks(t *testing.T) {
 		},
 		"queue without progress": func(r *rig) {
 			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
-			config := health.Config{Queues: []func() informer.QueueStatus{queue.Status}, Authorize: func(*http.Request) bool { return true }}
+			config := health.Config{Queues: []func() status.Queue{queue.Status}, Authorize: func(*http.Request) bool { return true }}
 			queue.AddWith(informer.AddOptions{}, secret, "b", "c")
 			<-time.After(time.Hour)
 			r.expect(health.Live(config), "") // keys that only wait

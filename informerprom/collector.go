@@ -25,7 +25,7 @@ type Config struct {
 	// Controllers are the Status methods of controllers. They include the status of their queues.
 	Controllers []func() informer.ControllerStatus
 	// Queues are the Status methods of queues that no controller uses.
-	Queues []func() informer.QueueStatus
+	Queues []func() status.Queue
 	// Clients are the Status methods of clients. A client and those that its WithTracer returned share one status, so
 	// give only one of them.
 	Clients []func() status.Client

@@ -104,14 +104,14 @@ func everything() informerprom.Config {
 			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58, Reconciles: durations(59),
 			OwnWrites: informer.OwnWritesStatus{Waiting: 103, Expired: 104, Waits: durations(105)},
 			Failing:   50, FailingKeys: []informer.FailingKey{{Key: "secret"}}, LastSuccess: time.UnixMilli(4_000_500), LastError: errors.New("secret"), LastErrorTime: time.UnixMilli(5_000_500), LastErrorKey: "secret",
-			Queue: informer.QueueStatus{
+			Queue: status.Queue{
 				Name:    "sites",
-				Depth:   map[informer.Priority]int{informer.HighPriority: 61, informer.NormalPriority: 62, informer.LowPriority: 63},
+				Depth:   status.QueueDepth{High: 61, Normal: 62, Low: 63},
 				Delayed: 64, InWork: 65, Adds: 66, Retries: 67, Refused: 68, Awaited: 69, Foreign: 70, LongestRunning: 2500 * time.Millisecond, Unfinished: 3500 * time.Millisecond,
 				LongestReady: 6900 * time.Millisecond, Waits: durations(691), Works: durations(692),
 			},
 		})},
-		Queues: []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71})},
+		Queues: []func() status.Queue{fixed(status.Queue{Name: "jobs", Adds: 71})},
 		Clients: []func() status.Client{fixed(status.Client{
 			Host:      "10.0.0.1:443",
 			Requests:  map[status.RequestKind]uint64{{Method: "GET", Code: 200}: 81, {Method: "GET", Code: 404}: 82, {Method: "PUT"}: 83},
@@ -152,7 +152,7 @@ func TestLint(t *testing.T) {
 
 // The series of a removed configuration end, and the others stay.
 func TestRemoveEndsSeries(t *testing.T) {
-	c := informerprom.New(informerprom.Config{Queues: []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs"})}})
+	c := informerprom.New(informerprom.Config{Queues: []func() status.Queue{fixed(status.Queue{Name: "jobs"})}})
 	registry := registryOf(c)
 	before := seriesOf(t, registry)
 	remove := c.Add(everything())
@@ -219,7 +219,7 @@ func TestEqualLabels(t *testing.T) {
 	inf.Reflectors = []status.Reflector{{Namespace: "a", State: status.ReflectorWatching, WatchOpen: true, Traffic: status.ReflectorTraffic{Lists: 100}, Failures: 3}}
 	inf.Handlers = []status.Subscription{{Name: "web", Backlog: 100, Busy: time.Second}, {Name: "web", Busy: 2 * time.Second}}
 	behind.Informers[0] = fixed(inf)
-	behind.Queues = []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71, Waits: durations(1)}), fixed(informer.QueueStatus{Name: "jobs", Waits: durations(2)})}
+	behind.Queues = []func() status.Queue{fixed(status.Queue{Name: "jobs", Adds: 71, Waits: durations(1)}), fixed(status.Queue{Name: "jobs", Waits: durations(2)})}
 	c := informerprom.New(everything())
 	c.Add(behind)
 	registry := registryOf(c)
@@ -295,8 +295,8 @@ rest_client_requests_total{code="<error>",host="10.0.0.1:443",method="PUT"} 166
 
 // A name that is not UTF-8 does not make a scrape fail.
 func TestNameWithoutUTF8(t *testing.T) {
-	c := informerprom.New(informerprom.Config{Queues: []func() informer.QueueStatus{
-		fixed(informer.QueueStatus{Name: "a\xff", Adds: 1}), fixed(informer.QueueStatus{Name: "a\xfe", Adds: 2}),
+	c := informerprom.New(informerprom.Config{Queues: []func() status.Queue{
+		fixed(status.Queue{Name: "a\xff", Adds: 1}), fixed(status.Queue{Name: "a\xfe", Adds: 2}),
 	}})
 	expect(t, registryOf(c), `
 # HELP workqueue_adds_total Total number of adds handled by workqueue

@@ -295,15 +295,15 @@ func (p *page) addController(s informer.ControllerStatus) {
 	if s.LastError != nil {
 		p.add(controllerError, unix(s.LastErrorTime), s.Name)
 	}
-	if s.Queue.Depth != nil { // a controller has no queue before its first Watch or Run
+	if s.Queue.Name != "" { // a controller has no queue before its first Watch or Run
 		p.addQueue(s.Name, s.Queue)
 	}
 }
 
-func (p *page) addQueue(controller string, s informer.QueueStatus) {
-	for _, priority := range []informer.Priority{informer.HighPriority, informer.NormalPriority, informer.LowPriority} {
-		p.add(queueDepth, float64(s.Depth[priority]), s.Name, controller, priority.String())
-	}
+func (p *page) addQueue(controller string, s status.Queue) {
+	p.add(queueDepth, float64(s.Depth.High), s.Name, controller, "high")
+	p.add(queueDepth, float64(s.Depth.Normal), s.Name, controller, "normal")
+	p.add(queueDepth, float64(s.Depth.Low), s.Name, controller, "low")
 	p.add(queueAdds, float64(s.Adds), s.Name, controller)
 	p.add(queueRetries, float64(s.Retries), s.Name, controller)
 	p.add(queueUnfinished, s.Unfinished.Seconds(), s.Name, controller)

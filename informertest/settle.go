@@ -13,6 +13,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // Settle waits until all that the server has so far has arrived in the parts of a program, and neither these nor the
@@ -62,7 +63,7 @@ type (
 	aController interface {
 		Status() informer.ControllerStatus
 	}
-	aQueue interface{ Status() informer.QueueStatus }
+	aQueue interface{ Status() status.Queue }
 )
 
 // look returns the state of the parts, which differs after they have done something, and what is busy, if anything is.
@@ -205,11 +206,8 @@ func busyInformer(s informer.InformerStatus) string {
 }
 
 // busyQueue says what a queue has to do, or nothing.
-func busyQueue(name string, s informer.QueueStatus, active int) string {
-	ready := 0
-	for _, n := range s.Depth {
-		ready += n
-	}
+func busyQueue(name string, s status.Queue, active int) string {
+	ready := s.Depth.Sum()
 	if ready == 0 && s.InWork == 0 && active == 0 {
 		return ""
 	}

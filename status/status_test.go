@@ -24,6 +24,7 @@ func TestStatusesAreMarshalledWithoutErrors(t *testing.T) {
 		{Reflector{State: ReflectorPolled, Awaits: AwaitingRetry, LastError: secret, Transitions: []Transition{{Err: secret}},
 			Traffic: ReflectorTraffic{ListsBy: map[Reason]int{ReasonWarmStart: 2}}},
 			[]string{`"State":"Polled"`, `"Awaits":"the next try"`, `"Reason":"first"}]`, `"ListsBy":{"warm start":2}`}},
+		{Queue{State: QueueDraining, Depth: QueueDepth{1, 2, 3}}, []string{`"State":"Draining","Depth":{"High":1,"Normal":2,"Low":3}`}},
 		{Audit{LastError: secret, Last: AuditResult{Differences: []AuditDifference{
 			{Key: types.NamespacedName{Namespace: "a", Name: "x"}, Kind: DifferenceRecreated}}}},
 			[]string{`{"Key":{"Namespace":"a","Name":"x"},"Kind":"recreated"}`}},
@@ -50,6 +51,7 @@ func TestValuesOfEnumerationsHaveTexts(t *testing.T) {
 		{ReflectorPolled, ReflectorPolled + 1, "Polled, ReflectorState(6)"},
 		{ReasonPolled, ReasonPolled + 1, "polled, Reason(14)"},
 		{AwaitingWarmStart, AwaitingWarmStart + 1, "the saved state, Awaiting(7)"},
+		{QueueClosed, QueueClosed + 1, "Closed, QueueState(3)"},
 		{DifferenceOutdated, DifferenceOutdated + 1, "outdated, DifferenceKind(4)"},
 	} {
 		if got := fmt.Sprintf("%v, %v", c.last, c.next); got != c.want {

@@ -208,7 +208,7 @@ func (p *program) serveMetrics() (stop func(), err error) {
 // idle waits until the queue has no keys.
 func (p *program) idle(ctx context.Context) error {
 	for range 10_000 {
-		if s := p.controller.Status().Queue; s.Depth[informer.HighPriority]+s.Depth[informer.NormalPriority]+s.Depth[informer.LowPriority]+s.InWork == 0 {
+		if s := p.controller.Status().Queue; s.Depth.Sum()+s.InWork == 0 {
 			return nil
 		}
 		select {

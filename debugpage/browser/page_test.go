@@ -491,7 +491,7 @@ func TestHTMLIsText(t *testing.T) {
 		p.config.Objects = append(p.config.Objects, debugpage.Objects(p.informer, debugpage.Index(hostile, byName)))
 		p.informer.Subscribe(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: hostile})
 		queue := informer.NewQueue(informer.QueueConfig[string]{Name: hostile})
-		p.config.Queues = []func() informer.QueueStatus{queue.Status}
+		p.config.Queues = []func() status.Queue{queue.Status}
 	})
 	defer p.forbid("nodes")()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Annotations: map[string]string{"html": hostile}}}

@@ -11,22 +11,6 @@ import (
 	"github.com/typedinformer/informer/status"
 )
 
-// State is the state of a [Line].
-//
-//	Open -- Drain --> Draining -- the last key is done --> Closed
-//	 |                   |                                   ^
-//	 +------ Close ------+----------- Close -----------------+
-type State uint8
-
-const (
-	Open     State = iota // accepts keys and hands them out
-	Draining              // refuses keys, and hands out those that it has
-	Closed                // refuses keys, and hands out none
-)
-
-// String returns the name of the state.
-func (s State) String() string { return [...]string{"Open", "Draining", "Closed"}[s] }
-
 // fallAtOnce is the number of delayed keys that one call of Fall makes ready, which takes about 20 us.
 const fallAtOnce = 64
 
@@ -38,7 +22,7 @@ type Line[K comparable] struct {
 	Drained, Closed chan struct{}
 
 	now     func() time.Duration // the time since some moment
-	state   State
+	state   status.QueueState
 	keys    pool[K]
 	ranks   ranks[K]
 	depth   [Levels]int // ready keys, including keys in work that were added again
@@ -47,17 +31,7 @@ type Line[K comparable] struct {
 	order   uint64 // counts the delays
 	owner   ownership[K]
 	turns   generations
-	counts  Counts
-}
-
-// Counts says how often something has happened since the beginning.
-type Counts struct {
-	Adds    uint64 // a key became ready
-	Retries uint64 // a key was added as a retry
-	Refused uint64 // a key was added to a line that is not Open
-	Foreign uint64 // a key was dropped because it is Foreign
-	// Waits has the times from a key being ready to Next, Works those from Next to Done.
-	Waits, Works status.Durations
+	counts  status.Queue // only what is counted; Status has the rest
 }
 
 // New returns an empty line. The function now returns the time since a moment that the caller chooses.
@@ -86,7 +60,7 @@ type Want struct {
 // Add adds key. A key that waits already gets the higher of both levels and the earlier of both times. Add returns
 // false if the key is Foreign.
 func (l *Line[K]) Add(key K, w Want) bool {
-	if l.state != Open {
+	if l.state != status.QueueOpen {
 		l.counts.Refused++
 		return true
 	}
@@ -165,7 +139,7 @@ func (l *Line[K]) nextOwned() (e *entry[K], foreign []K) {
 			break
 		}
 		l.unready(e)
-		if owned == Awaited && l.state == Open {
+		if owned == Awaited && l.state == status.QueueOpen {
 			l.owner.park(e)
 			continue
 		}
@@ -211,7 +185,7 @@ func (l *Line[K]) PutBack(key K) {
 	if e == nil || e.works == nil {
 		return
 	}
-	if l.state == Closed {
+	if l.state == status.QueueClosed {
 		l.done(e, l.now())
 		return
 	}
@@ -299,10 +273,10 @@ func (l *Line[K]) Own(of func(K) Ownership) (foreign []K) {
 
 // Hold makes key Awaited until LetGo, if it is Owned. It returns false, and does not, if the line is not Open.
 func (l *Line[K]) Hold(key K) bool {
-	if l.state == Open {
+	if l.state == status.QueueOpen {
 		l.owner.hold(key)
 	}
-	return l.state == Open
+	return l.state == status.QueueOpen
 }
 
 // LetGo ends a Hold. A key that waits for that becomes ready.
@@ -343,13 +317,13 @@ func (l *Line[K]) Mark() <-chan struct{} { return l.turns.mark() }
 
 // Drain makes the line refuse keys, ends each Hold, and drops keys that are delayed or awaited.
 func (l *Line[K]) Drain() {
-	if l.state != Open {
+	if l.state != status.QueueOpen {
 		return
 	}
 	for key := range l.owner.held {
 		l.LetGo(key)
 	}
-	l.state = Draining
+	l.state = status.QueueDraining
 	for len(l.delayed) > 0 {
 		e := l.delayed[len(l.delayed)-1]
 		l.undelay(e)
@@ -364,10 +338,10 @@ func (l *Line[K]) Drain() {
 
 // Close makes the line refuse keys, and drops those that wait.
 func (l *Line[K]) Close() {
-	if l.state == Closed {
+	if l.state == status.QueueClosed {
 		return
 	}
-	l.state = Closed
+	l.state = status.QueueClosed
 	close(l.Closed)
 	l.ranks = ranks[K]{age: chain[K]{by: byAge}}
 	l.depth = [Levels]int{}
@@ -382,7 +356,7 @@ func (l *Line[K]) Close() {
 }
 
 // Ended reports whether the line hands out no more keys.
-func (l *Line[K]) Ended() bool { return l.state != Open && l.Waiting() == 0 }
+func (l *Line[K]) Ended() bool { return l.state != status.QueueOpen && l.Waiting() == 0 }
 
 // Waiting returns the number of ready keys, including keys in work that were added again.
 func (l *Line[K]) Waiting() int {
@@ -492,8 +466,8 @@ func (l *Line[K]) settle() {
 		return
 	}
 	run.Signal(l.Ready)
-	if l.state == Draining && l.working.n == 0 {
-		l.state = Closed
+	if l.state == status.QueueDraining && l.working.n == 0 {
+		l.state = status.QueueClosed
 		close(l.Drained)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/status"
 )
 
 // clock is a time that a test sets.
@@ -80,7 +81,7 @@ func check[K comparable](t *testing.T, l *Line[K]) {
 	if places[nowhere] != l.keys.idle.n || places[delayed] != len(l.delayed) || places[awaited] != l.owner.awaited.n || places[ready] != waiting {
 		t.Fatalf("places %v, of %d idle, %d delayed, %d awaited, %d ready", places, l.keys.idle.n, len(l.delayed), l.owner.awaited.n, waiting)
 	}
-	if l.state == Closed {
+	if l.state == status.QueueClosed {
 		return // keys that were dropped never leave their generation
 	}
 	for g := l.turns.oldest; g != nil; g = g.next {
@@ -191,8 +192,8 @@ func runRandomly(t *testing.T, random *rand.Rand) {
 		l.Done(pick())
 		check(t, l)
 	}
-	if !run.IsClosed(l.Drained) || l.Status().State != Closed {
-		t.Errorf("a drained line is in state %d", l.Status().State)
+	if !run.IsClosed(l.Drained) || l.Status().State != status.QueueClosed {
+		t.Errorf("a drained line is in state %v", l.Status().State)
 	}
 	for _, r := range releases {
 		if !run.IsClosed(r.Done()) {

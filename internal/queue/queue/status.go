@@ -1,36 +1,16 @@
 package queue
 
-import "time"
+import "github.com/typedinformer/informer/status"
 
-// Status is the state of a line at one moment.
-type Status[K comparable] struct {
-	Counts
-	State            State
-	Depth            [Levels]int
-	Delayed, Awaited int
-	// InWork is the number of keys in work, Unfinished the sum of the times since they were handed out, and LongestRunning
-	// the longest of these, that of LongestRunningKey.
-	InWork                     int
-	LongestRunning, Unfinished time.Duration
-	LongestRunningKey          K
-	// LongestReady is the longest time that a key has waited for Next. A key in work that was added again waits from its
-	// Done on.
-	LongestReady time.Duration
-}
-
-// Status returns the present status.
-func (l *Line[K]) Status() Status[K] {
+// Status returns the present status, without Name and LongestRunningKey.
+func (l *Line[K]) Status() status.Queue {
 	now := l.now()
-	s := Status[K]{
-		Counts:  l.counts,
-		State:   l.state,
-		Depth:   l.depth,
-		Delayed: len(l.delayed),
-		Awaited: l.owner.awaited.n,
-		InWork:  l.working.n,
-	}
+	s := l.counts
+	s.State = l.state
+	s.Depth = status.QueueDepth{High: l.depth[0], Normal: l.depth[1], Low: l.depth[2]}
+	s.Delayed, s.Awaited, s.InWork = len(l.delayed), l.owner.awaited.n, l.working.n
 	if e := l.working.first; e != nil {
-		s.LongestRunning, s.LongestRunningKey = now-e.began, e.key
+		s.LongestRunning = now - e.began
 	}
 	for e := l.working.first; e != nil; e = l.working.next(e) {
 		s.Unfinished += now - e.began
@@ -39,4 +19,12 @@ func (l *Line[K]) Status() Status[K] {
 		s.LongestReady = now - e.queued
 	}
 	return s
+}
+
+// Longest returns the key that has been in work for longest, or the zero K if none is.
+func (l *Line[K]) Longest() (key K) {
+	if e := l.working.first; e != nil {
+		key = e.key
+	}
+	return key
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -60,10 +59,8 @@ func TestDepthIsNeverNegative(t *testing.T) {
 		q := newQueue()
 		check := func(want int) {
 			t.Helper()
-			for p, n := range q.Status().Depth {
-				if (p != informer.NormalPriority || n != want) && n != 0 {
-					t.Errorf("depth at %v is %d", p, n)
-				}
+			if d := q.Status().Depth; d.High != 0 || d.Low != 0 || d.Normal != 0 && d.Normal != want {
+				t.Errorf("depth %+v", d)
 			}
 		}
 		q.AddAfter("a", time.Second)
@@ -223,8 +220,8 @@ func TestMetricLabelsAreBounded(t *testing.T) {
 		for p := -1000; p < 1000; p++ {
 			key := strconv.Itoa(p)
 			q.AddWith(informer.AddOptions{Priority: informer.Priority(p)}, key)
-			if got := slices.Sorted(maps.Keys(q.Status().Depth)); !slices.Equal(got, []informer.Priority{-1, 0, 1}) {
-				t.Fatal(got)
+			if d := q.Status().Depth; d.Sum() != 1 || p < 0 != (d.Low == 1) || p > 0 != (d.High == 1) {
+				t.Fatalf("%d: %+v", p, d)
 			}
 			expect(t, q, key)
 		}

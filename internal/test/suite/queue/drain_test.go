@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/status"
 )
 
 // Guarantees: Q7
@@ -30,7 +31,7 @@ func TestDrainFinishesWhatIsThere(t *testing.T) {
 		synctest.Wait()
 		q.Add("late")
 		q.AddAfter("late", time.Second)
-		if s := q.Status(); s.State != "Draining" || s.Refused != 2 || s.Delayed != 0 || q.Len() != 2 {
+		if s := q.Status(); s.State != status.QueueDraining || s.Refused != 2 || s.Delayed != 0 || q.Len() != 2 {
 			t.Errorf("%v %+v", s.State, s)
 		}
 		waiting := make(chan error, 4)
@@ -61,7 +62,7 @@ func TestDrainFinishesWhatIsThere(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if s := q.Status(); s.State != "Closed" || s.Refused != 3 {
+		if s := q.Status(); s.State != status.QueueClosed || s.Refused != 3 {
 			t.Errorf("%v %+v", s.State, s)
 		}
 		if err := q.Drain(t.Context()); err != nil {
@@ -196,7 +197,7 @@ func TestCloseDropsEverything(t *testing.T) {
 		if err := q.Drain(t.Context()); err != informer.ErrClosed {
 			t.Error("Drain:", err)
 		}
-		if s := q.Status(); s.State != "Closed" || q.Len() != 0 || s.Delayed != 0 || s.InWork != 1 {
+		if s := q.Status(); s.State != status.QueueClosed || q.Len() != 0 || s.Delayed != 0 || s.InWork != 1 {
 			t.Errorf("%v %+v", s.State, s)
 		}
 		q.Done("work") // is still allowed

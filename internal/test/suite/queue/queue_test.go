@@ -101,7 +101,7 @@ func TestKeyInWorkIsGivenToNobodyElse(t *testing.T) {
 		if second != "" {
 			t.Fatal("given to a second worker")
 		}
-		if got := q.Status().Depth; got[informer.HighPriority] != 1 || q.Len() != 1 {
+		if got := q.Status().Depth; got.High != 1 || q.Len() != 1 {
 			t.Errorf("depth %v: the key must have its highest priority", got)
 		}
 		q.Add("b")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 // Guarantees: Q9
@@ -36,9 +37,9 @@ func TestMetrics(t *testing.T) {
 		q.AddRateLimited("a")
 		<-time.After(time.Second) // the retry falls due while a is in work
 		s := q.Status()
-		want := informer.QueueStatus{
-			Name: "pods", State: "Open",
-			Depth:   map[informer.Priority]int{informer.HighPriority: 0, informer.NormalPriority: 2, informer.LowPriority: 0},
+		want := status.Queue{
+			Name: "pods", State: status.QueueOpen,
+			Depth:   status.QueueDepth{Normal: 2},
 			Delayed: 1, InWork: 2, Adds: 4, Retries: 2,
 			LongestRunning: 2 * time.Second, LongestRunningKey: "b", Unfinished: 3 * time.Second,
 			Waits: world.Durations(time.Second, 2*time.Second), // the keys that are ready are in work, too
