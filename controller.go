@@ -65,7 +65,7 @@ type Controller[K comparable] struct {
 	mu      sync.Mutex // protects the fields below
 	used    *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
 	replays []replay[K]
-	status  ControllerStatus
+	status  status.Controller
 	begun   chan struct{} // closed when Run has been called; nil before its first use
 
 	// These have locks of their own.
@@ -86,49 +86,6 @@ type Result struct {
 	Backoff bool
 	// Priority is the priority of the key in the queue. Zero means the priority with which it was handed out.
 	Priority Priority
-}
-
-// ControllerStatus is the status of a [Controller].
-type ControllerStatus struct {
-	Name string
-	// Running is true while Run is under way.
-	Running bool
-	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way. The queue
-	// has the key of the longest one: status.Queue.LongestRunningKey.
-	Workers, Active int
-	// Grace is Controller.Grace. Zero means the default.
-	Grace time.Duration
-	// Succeeded counts the calls of Reconcile that returned no error and no requeue. RequeuedAfter and BackedOff count
-	// those that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are
-	// the parts of Failed with a TerminalError and a panic.
-	Succeeded, RequeuedAfter, BackedOff, Failed, Terminal, Panicked uint64
-	// Failing is the number of keys whose latest call failed. FailingKeys are at most 10 of them, the longest failing
-	// first.
-	Failing     int
-	FailingKeys []FailingKey
-	// LastSuccess is the time at which a call last returned without an error. Zero means never.
-	LastSuccess time.Time
-	// LastError is the error of the latest call that failed, LastErrorTime its time, and LastErrorKey its key as text. Nil
-	// means that no call has failed. A success does not clear it. The text of the error has 1 KiB at most. It may contain
-	// whatever Reconcile put into it, even content of objects, so show it only to people who may read the log.
-	LastError     error
-	LastErrorTime time.Time
-	LastErrorKey  string
-	// OwnWrites is the status of Controller.OwnWrites.
-	OwnWrites OwnWritesStatus
-	// Reconciles has the times that the calls of Reconcile took.
-	Reconciles status.Durations
-	// Queue is the status of the queue.
-	Queue status.Queue
-}
-
-// FailingKey is a key whose latest call of Reconcile failed.
-type FailingKey struct {
-	// Key is the key as text, 512 bytes at most.
-	Key string
-	// Since is the time of the first failure after the last success, and Failures the number of failures from then on.
-	Since    time.Time
-	Failures int
 }
 
 // panicError is the error of a call of Reconcile that panicked.
@@ -176,7 +133,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	if !c.begin() {
 		return fmt.Errorf("%s: %w", c.name(), ErrRunning)
 	}
-	defer c.update(func(s *ControllerStatus) { s.Running = false })
+	defer c.update(func(s *status.Controller) { s.Running = false })
 	defer c.OwnWrites.holds.End()
 	slow := func(why error) { c.logger().Warn("the controller waits for its sources", "why", why) }
 	if err := c.sources.WaitLong(ctx, slow); err != nil {
@@ -241,7 +198,7 @@ func (c *Controller[K]) WaitSources(ctx context.Context) error {
 }
 
 // Status returns the present status of the controller.
-func (c *Controller[K]) Status() ControllerStatus {
+func (c *Controller[K]) Status() status.Controller {
 	c.mu.Lock()
 	s, queue := c.status, c.used
 	c.mu.Unlock()
@@ -251,13 +208,8 @@ func (c *Controller[K]) Status() ControllerStatus {
 	if queue != nil {
 		s.Queue = queue.Status()
 	}
-	s.Name, s.Workers, s.Grace, s.OwnWrites = c.name(), c.workers(), c.Grace, c.OwnWrites.status()
-	f := c.failures.Status()
-	s.Failing, s.LastSuccess = f.Failing, f.LastSuccess
-	s.LastError, s.LastErrorTime, s.LastErrorKey = f.LastError, f.LastErrorTime, f.LastErrorKey
-	for _, key := range f.FailingKeys {
-		s.FailingKeys = append(s.FailingKeys, FailingKey(key))
-	}
+	s.Name, s.Workers, s.Grace, s.OwnWrites = c.name(), c.workers(), c.Grace, c.OwnWrites.holds.Status()
+	c.failures.AddTo(&s)
 	return s
 }
 
@@ -319,7 +271,7 @@ func (c *Controller[K]) watched() []replay[K] {
 	return slices.Clone(c.replays)
 }
 
-func (c *Controller[K]) update(change func(*ControllerStatus)) {
+func (c *Controller[K]) update(change func(*status.Controller)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(&c.status)
@@ -421,42 +373,42 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 		queue.putBack(key)
 		return
 	}
-	c.update(func(s *ControllerStatus) { s.Active++ })
+	c.update(func(s *status.Controller) { s.Active++ })
 	ctx, writes := c.OwnWrites.note(ctx)
 	defer func() {
 		ended()
 		if writes != nil {
 			hold(&c.OwnWrites, queue, key, writes, c.watched(), c.logger())
 		}
-		c.update(func(s *ControllerStatus) { s.Active-- })
+		c.update(func(s *status.Controller) { s.Active-- })
 		queue.Done(key)
 	}()
 	began := time.Now()
 	result, err := c.call(ctx, key)
 	took := time.Since(began)
 	again := AddOptions{Priority: result.Priority}
-	var count func(*ControllerStatus)
+	var count func(*status.Controller)
 	switch terminal := (*terminalError)(nil); {
 	case errors.As(err, &terminal):
-		count = func(s *ControllerStatus) { s.Failed++; s.Terminal++ }
+		count = func(s *status.Controller) { s.Failed++; s.Terminal++ }
 		c.logger().Error("reconcile failed for good", "key", key, "err", err)
 	case err != nil:
 		again.RateLimited = true
-		count = func(s *ControllerStatus) { s.Failed++ }
+		count = func(s *status.Controller) { s.Failed++ }
 		if panicked := (*panicError)(nil); errors.As(err, &panicked) {
-			count = func(s *ControllerStatus) { s.Failed++; s.Panicked++ }
+			count = func(s *status.Controller) { s.Failed++; s.Panicked++ }
 		}
 		c.logger().Error("reconcile failed", "key", key, "err", err, "failures", queue.NumRequeues(key)+1)
 	case result.Backoff:
 		again.RateLimited, again.After = true, result.RequeueAfter
-		count = func(s *ControllerStatus) { s.BackedOff++ }
+		count = func(s *status.Controller) { s.BackedOff++ }
 	case result.RequeueAfter > 0:
 		again.After = result.RequeueAfter
-		count = func(s *ControllerStatus) { s.RequeuedAfter++ }
+		count = func(s *status.Controller) { s.RequeuedAfter++ }
 	default:
-		count = func(s *ControllerStatus) { s.Succeeded++ }
+		count = func(s *status.Controller) { s.Succeeded++ }
 	}
-	c.update(func(s *ControllerStatus) { count(s); histogram.Add(&s.Reconciles, took) })
+	c.update(func(s *status.Controller) { count(s); histogram.Add(&s.Reconciles, took) })
 	c.failures.Note(key, err, began.Add(took))
 	if !again.RateLimited {
 		queue.Forget(key)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/histogram"
+	"github.com/typedinformer/informer/status"
 )
 
 // reconciler is a controller of string keys that records each call and its time.
@@ -82,18 +83,18 @@ func TestControllerRequeuesByTheResult(t *testing.T) {
 		limit   bool
 		want    []string // one or two calls
 		retries int      // the failure count afterwards
-		count   ControllerStatus
+		count   status.Controller
 	}{
-		{name: "success", want: []string{"a@0s"}, count: ControllerStatus{Succeeded: 1}},
-		{name: "error", err: errors.New("no"), want: []string{"a@0s", "a@5ms"}, retries: 1, count: ControllerStatus{Failed: 1}},
-		{name: "error with RequeueAfter", err: errors.New("no"), result: Result{RequeueAfter: time.Hour}, want: []string{"a@0s", "a@5ms"}, retries: 1, count: ControllerStatus{Failed: 1}},
-		{name: "terminal error", err: fmt.Errorf("wrapped: %w", TerminalError(errors.New("no"))), want: []string{"a@0s"}, count: ControllerStatus{Failed: 1, Terminal: 1}},
-		{name: "terminal error of nil", err: TerminalError(nil), want: []string{"a@0s"}, count: ControllerStatus{Failed: 1, Terminal: 1}},
-		{name: "RequeueAfter", result: Result{RequeueAfter: time.Second}, want: []string{"a@0s", "a@1s"}, count: ControllerStatus{RequeuedAfter: 1}},
-		{name: "short RequeueAfter", result: Result{RequeueAfter: 1}, want: []string{"a@0s", "a@1ns"}, count: ControllerStatus{RequeuedAfter: 1}},
-		{name: "short RequeueAfter, limited", result: Result{RequeueAfter: 1}, limit: true, want: []string{"a@0s", "a@5ms"}, retries: 1, count: ControllerStatus{RequeuedAfter: 1}},
-		{name: "Backoff", result: Result{Backoff: true}, want: []string{"a@0s", "a@5ms"}, retries: 1, count: ControllerStatus{BackedOff: 1}},
-		{name: "Backoff with RequeueAfter", result: Result{Backoff: true, RequeueAfter: time.Minute}, want: []string{"a@0s", "a@1m0s"}, retries: 1, count: ControllerStatus{BackedOff: 1}},
+		{name: "success", want: []string{"a@0s"}, count: status.Controller{Succeeded: 1}},
+		{name: "error", err: errors.New("no"), want: []string{"a@0s", "a@5ms"}, retries: 1, count: status.Controller{Failed: 1}},
+		{name: "error with RequeueAfter", err: errors.New("no"), result: Result{RequeueAfter: time.Hour}, want: []string{"a@0s", "a@5ms"}, retries: 1, count: status.Controller{Failed: 1}},
+		{name: "terminal error", err: fmt.Errorf("wrapped: %w", TerminalError(errors.New("no"))), want: []string{"a@0s"}, count: status.Controller{Failed: 1, Terminal: 1}},
+		{name: "terminal error of nil", err: TerminalError(nil), want: []string{"a@0s"}, count: status.Controller{Failed: 1, Terminal: 1}},
+		{name: "RequeueAfter", result: Result{RequeueAfter: time.Second}, want: []string{"a@0s", "a@1s"}, count: status.Controller{RequeuedAfter: 1}},
+		{name: "short RequeueAfter", result: Result{RequeueAfter: 1}, want: []string{"a@0s", "a@1ns"}, count: status.Controller{RequeuedAfter: 1}},
+		{name: "short RequeueAfter, limited", result: Result{RequeueAfter: 1}, limit: true, want: []string{"a@0s", "a@5ms"}, retries: 1, count: status.Controller{RequeuedAfter: 1}},
+		{name: "Backoff", result: Result{Backoff: true}, want: []string{"a@0s", "a@5ms"}, retries: 1, count: status.Controller{BackedOff: 1}},
+		{name: "Backoff with RequeueAfter", result: Result{Backoff: true, RequeueAfter: time.Minute}, want: []string{"a@0s", "a@1m0s"}, retries: 1, count: status.Controller{BackedOff: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestControllerRequeuesByTheResult(t *testing.T) {
 				if c.err == nil {
 					want.LastSuccess = time.Now()
 				} else {
-					want.Failing, want.FailingKeys = 1, []FailingKey{{"a", time.Now(), 1}}
+					want.Failing, want.FailingKeys = 1, []status.FailingKey{{Key: "a", Since: time.Now(), Failures: 1}}
 					want.LastError, want.LastErrorTime, want.LastErrorKey = c.err, time.Now(), "a"
 				}
 				if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/typedinformer/informer/internal/queue/controller"
 	"github.com/typedinformer/informer/internal/queue/ownwrites"
-	"github.com/typedinformer/informer/status"
 )
 
 // OwnWrites makes a [Controller] wait for its own writes: a key whose reconcile wrote objects through a [TypedClient]
@@ -29,20 +28,6 @@ type OwnWrites struct {
 	Deadline time.Duration
 
 	holds controller.Holds
-}
-
-// OwnWritesStatus is the status of [OwnWrites].
-type OwnWritesStatus struct {
-	// Waiting is the number of keys that wait for writes now. Expired counts those that were handed out at the deadline.
-	Waiting int
-	Expired uint64
-	// Waits has the times that keys have waited after Reconcile. Keys that did not have to wait do not count.
-	Waits status.Durations
-}
-
-func (o *OwnWrites) status() OwnWritesStatus {
-	s := o.holds.Status()
-	return OwnWritesStatus{s.Waiting, s.Expired, s.Waits}
 }
 
 // note returns the context of a reconcile, and the notes of its writes, or nil if o is the zero value.

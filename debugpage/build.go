@@ -330,7 +330,7 @@ func (b *builder) queue(s status.Queue, controller string, worked bool) Queue {
 	return q
 }
 
-func (b *builder) controller(s informer.ControllerStatus) Controller {
+func (b *builder) controller(s status.Controller) Controller {
 	c := Controller{
 		Name:          s.Name,
 		Severity:      b.add("controller", s.Name, controllerProblems(s, b.now)),

@@ -32,7 +32,7 @@ type Config struct {
 	// Groups are the Status methods of groups. Informers that join later are shown, too.
 	Groups []func() []informer.InformerStatus
 	// Controllers are the Status methods of controllers. They have the status of their queues.
-	Controllers []func() informer.ControllerStatus
+	Controllers []func() status.Controller
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() status.Queue
 	// Clients are the Status methods of clients.

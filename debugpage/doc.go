@@ -2,7 +2,7 @@
 //
 //	mux.Handle("/debug/informers/", debugpage.New(debugpage.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
-//		Controllers: []func() informer.ControllerStatus{controller.Status},
+//		Controllers: []func() status.Controller{controller.Status},
 //		Objects:     []debugpage.Source{debugpage.Objects(pods, debugpage.Index("node", byNode))},
 //		Authorize:   reviewer.Authorize(review.Path("get", "/debug/informers")),
 //	}))

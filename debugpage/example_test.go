@@ -20,7 +20,7 @@ func Example() {
 	_ = func(mux *http.ServeMux, client *informer.Client, group *informer.Group, controller *informer.Controller[informer.Key]) {
 		mux.Handle("/debug/informers/", debugpage.New(debugpage.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
-			Controllers: []func() informer.ControllerStatus{controller.Status},
+			Controllers: []func() status.Controller{controller.Status},
 			Clients:     []func() status.Client{client.Status},
 		}))
 	}

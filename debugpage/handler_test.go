@@ -19,6 +19,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
+	"github.com/typedinformer/informer/status"
 )
 
 // The page and its files load below any path that ends in a slash, with the headers that protect it.
@@ -205,7 +206,7 @@ func TestRequestsWhileEverythingRuns(t *testing.T) {
 		}}
 		ctl.Watch(informer.EnqueueObject(r.pods))
 		r.config.Groups = []func() []informer.InformerStatus{group.Status}
-		r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+		r.config.Controllers = []func() status.Controller{ctl.Status}
 		run(r, r.pods)
 		r.tasks.Go(func() { _ = group.Run(r.ctx) })
 		r.tasks.Go(func() { _ = ctl.Run(r.ctx) })

@@ -199,7 +199,7 @@ func replicaProblems(s shard.Status, now time.Time) (found []finding) {
 
 // controllerProblems returns the problems of a controller. A key that failed once or twice may succeed soon: conflicts
 // are common.
-func controllerProblems(s informer.ControllerStatus, now time.Time) (found []finding) {
+func controllerProblems(s status.Controller, now time.Time) (found []finding) {
 	if len(s.FailingKeys) == 0 {
 		return nil
 	}

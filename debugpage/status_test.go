@@ -36,7 +36,7 @@ func TestStatus(t *testing.T) {
 		ctl.Watch(informer.EnqueueObject(r.pods))
 		r.config.Queues = []func() status.Queue{queue.Status}
 		r.config.Clients = []func() status.Client{r.client.Status}
-		r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+		r.config.Controllers = []func() status.Controller{ctl.Status}
 		r.pod("default", "a", "")
 		run(r, r.pods)
 		r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
@@ -165,7 +165,7 @@ func TestProblems(t *testing.T) {
 				return informer.Result{}, errors.New(secret)
 			}}
 			ctl.Watch(informer.EnqueueObject(r.pods))
-			r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+			r.config.Controllers = []func() status.Controller{ctl.Status}
 			r.pod(key.Namespace, key.Name, "")
 			run(r, r.pods)
 			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
@@ -190,8 +190,8 @@ func TestProblems(t *testing.T) {
 		},
 		"some reconciles fail": func(r *rig) {
 			now := time.Now()
-			s := informer.ControllerStatus{Name: "web", Failing: 20, FailingKeys: []informer.FailingKey{{Key: secret, Since: now.Add(-5 * time.Minute), Failures: 9}}, LastSuccess: now, LastError: errors.New(secret), LastErrorTime: now, LastErrorKey: secret}
-			r.config = debugpage.Config{Controllers: []func() informer.ControllerStatus{func() informer.ControllerStatus { return s }}}
+			s := status.Controller{Name: "web", Failing: 20, FailingKeys: []status.FailingKey{{Key: secret, Since: now.Add(-5 * time.Minute), Failures: 9}}, LastSuccess: now, LastError: errors.New(secret), LastErrorTime: now, LastErrorKey: secret}
+			r.config = debugpage.Config{Controllers: []func() status.Controller{func() status.Controller { return s }}}
 			r.expect("warning controller web: 20 keys failing, one for 5 min 0 s; last error 0 s ago: see the log")
 			s.Failing, s.FailingKeys[0].Failures = 2, 2
 			r.expect("") // conflicts, for example
@@ -336,7 +336,7 @@ func TestProblems(t *testing.T) {
 				return informer.Result{}, nil
 			}}
 			ctl.Watch(informer.EnqueueObject(r.pods))
-			r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+			r.config.Controllers = []func() status.Controller{ctl.Status}
 			r.pod("default", "a", "")
 			r.pod("default", "b", "")
 			run(r, r.pods)

@@ -3,7 +3,7 @@
 //
 //	config := health.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
-//		Controllers: []func() informer.ControllerStatus{controller.Status},
+//		Controllers: []func() status.Controller{controller.Status},
 //	}
 //	mux.Handle("/readyz", health.Ready(config))
 //	mux.Handle("/livez", health.Live(config))

@@ -20,7 +20,7 @@ type Config struct {
 	// Groups are the Status methods of groups. Informers that join later are checked, too.
 	Groups []func() []informer.InformerStatus
 	// Controllers are the Status methods of controllers.
-	Controllers []func() informer.ControllerStatus
+	Controllers []func() status.Controller
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() status.Queue
 	// MaxNoWatch is how long an informer may be without an open watch. Zero means 5 minutes. Negative means no limit.

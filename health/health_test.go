@@ -216,8 +216,8 @@ func TestChecks(t *testing.T) {
 			r.expect(health.Live(config), "") // the other key waits behind this one
 			queue.Done(key)
 			r.expect(health.Live(config), `queue/jobs failed: a key ready for 1h0m0s, none in work, 1 ready`)
-			controller := informer.ControllerStatus{Name: "web", Running: true, Queue: queue.Status()}
-			config.Queues, config.Controllers = nil, []func() informer.ControllerStatus{func() informer.ControllerStatus { return controller }}
+			controller := status.Controller{Name: "web", Running: true, Queue: queue.Status()}
+			config.Queues, config.Controllers = nil, []func() status.Controller{func() status.Controller { return controller }}
 			r.expect(health.Live(config), `controller/web/queue failed: a key ready for 1h0m0s, none in work, 1 ready`)
 			controller.Running = false // not the leader any more
 			r.expect(health.Live(config), "")
@@ -232,7 +232,7 @@ func TestChecks(t *testing.T) {
 			ctl.Watch(informer.EnqueueObject(r.pods))
 			ctl.Queue.Add(informer.Key{Name: secret})
 			config := r.config()
-			config.Controllers, config.MaxReady = []func() informer.ControllerStatus{ctl.Status}, time.Minute
+			config.Controllers, config.MaxReady = []func() status.Controller{ctl.Status}, time.Minute
 			r.tasks.Go(func() { _ = r.pods.Run(r.ctx) })
 			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
 			<-time.After(time.Hour)
@@ -278,7 +278,7 @@ func TestChecks(t *testing.T) {
 			}}
 			ctl.Watch(informer.EnqueueObject(r.pods))
 			config := r.config()
-			config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+			config.Controllers = []func() status.Controller{ctl.Status}
 			<-time.After(time.Hour)
 			r.expect(health.Live(config), "") // not the leader
 			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })

@@ -23,7 +23,7 @@ type Config struct {
 	// Groups are the Status methods of groups. Informers that join later are collected, too.
 	Groups []func() []informer.InformerStatus
 	// Controllers are the Status methods of controllers. They include the status of their queues.
-	Controllers []func() informer.ControllerStatus
+	Controllers []func() status.Controller
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() status.Queue
 	// Clients are the Status methods of clients. A client and those that its WithTracer returned share one status, so

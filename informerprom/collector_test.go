@@ -100,10 +100,10 @@ func everything() informerprom.Config {
 				Oldest: 4250 * time.Millisecond, Delays: durations(42), Calls: durations(43)}},
 		})},
 		Groups: []func() []informer.InformerStatus{fixed([]informer.InformerStatus{{Resource: informer.Resource{GroupVersionResource: pods}}})},
-		Controllers: []func() informer.ControllerStatus{fixed(informer.ControllerStatus{
+		Controllers: []func() status.Controller{fixed(status.Controller{
 			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58, Reconciles: durations(59),
-			OwnWrites: informer.OwnWritesStatus{Waiting: 103, Expired: 104, Waits: durations(105)},
-			Failing:   50, FailingKeys: []informer.FailingKey{{Key: "secret"}}, LastSuccess: time.UnixMilli(4_000_500), LastError: errors.New("secret"), LastErrorTime: time.UnixMilli(5_000_500), LastErrorKey: "secret",
+			OwnWrites: status.OwnWrites{Waiting: 103, Expired: 104, Waits: durations(105)},
+			Failing:   50, FailingKeys: []status.FailingKey{{Key: "secret"}}, LastSuccess: time.UnixMilli(4_000_500), LastError: errors.New("secret"), LastErrorTime: time.UnixMilli(5_000_500), LastErrorKey: "secret",
 			Queue: status.Queue{
 				Name:    "sites",
 				Depth:   status.QueueDepth{High: 61, Normal: 62, Low: 63},
@@ -308,7 +308,7 @@ workqueue_adds_total{controller="",name="a`+"\uFFFD"+`"} 3
 // A controller without a queue has the metrics of controllers only.
 func TestControllerWithoutQueue(t *testing.T) {
 	controller := &informer.Controller[string]{Name: "site"}
-	registry := registryOf(informerprom.New(informerprom.Config{Controllers: []func() informer.ControllerStatus{controller.Status}}))
+	registry := registryOf(informerprom.New(informerprom.Config{Controllers: []func() status.Controller{controller.Status}}))
 	if n, err := testutil.GatherAndCount(registry, "workqueue_depth", "workqueue_adds_total"); n != 0 || err != nil {
 		t.Errorf("%d series of a queue, %v", n, err)
 	}

@@ -3,7 +3,7 @@
 //
 //	metrics := informerprom.New(informerprom.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
-//		Controllers: []func() informer.ControllerStatus{controller.Status},
+//		Controllers: []func() status.Controller{controller.Status},
 //		Clients:     []func() status.Client{client.Status},
 //	})
 //	prometheus.MustRegister(metrics)

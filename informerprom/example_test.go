@@ -21,7 +21,7 @@ func ExampleNew() {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
-			Controllers: []func() informer.ControllerStatus{controller.Status},
+			Controllers: []func() status.Controller{controller.Status},
 			Clients:     []func() status.Client{client.Status},
 		}))
 		mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -44,7 +44,7 @@ func Example_manager() {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
-			Controllers: []func() informer.ControllerStatus{controller.Status},
+			Controllers: []func() status.Controller{controller.Status},
 			Clients:     []func() status.Client{client.Status},
 		}))
 		mux := http.NewServeMux()

@@ -271,7 +271,7 @@ func (p *page) addWarmStart(s *status.WarmStart, labels ...string) {
 	}
 }
 
-func (p *page) addController(s informer.ControllerStatus) {
+func (p *page) addController(s status.Controller) {
 	p.add(reconciles, float64(s.Succeeded), s.Name, "success")
 	p.add(reconciles, float64(s.RequeuedAfter), s.Name, "requeue_after")
 	p.add(reconciles, float64(s.BackedOff), s.Name, "requeue")

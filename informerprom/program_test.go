@@ -73,7 +73,7 @@ func inProgram(t *testing.T, test func(p *program)) {
 		p.controller.Watch(informer.EnqueueObject(p.pods))
 		p.metrics = informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
-			Controllers: []func() informer.ControllerStatus{p.controller.Status},
+			Controllers: []func() status.Controller{p.controller.Status},
 			Clients:     []func() status.Client{client.Status},
 		})
 		p.registry = registryOf(p.metrics)
@@ -114,7 +114,7 @@ func (p *program) join() *shard.Replica {
 	p.metrics.Add(informerprom.Config{
 		Name:        "shared",
 		Informers:   []func() informer.InformerStatus{saved.Status},
-		Controllers: []func() informer.ControllerStatus{controller.Status},
+		Controllers: []func() status.Controller{controller.Status},
 		Replicas:    []func() shard.Status{replica.Status},
 	})
 	elector, err := leader.New(client, leader.Config{Namespace: "kube-system", Name: "site-controller", Identity: "secret", Logger: quiet})

@@ -61,7 +61,7 @@ type (
 		WaitForResourceVersion(ctx context.Context, resourceVersion string) error
 	}
 	aController interface {
-		Status() informer.ControllerStatus
+		Status() status.Controller
 	}
 	aQueue interface{ Status() status.Queue }
 )

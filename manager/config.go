@@ -10,6 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/status"
 )
 
 // Config is the configuration of a [Manager]. The zero value runs without probes and without leader election.
@@ -129,5 +130,5 @@ type Informer interface {
 // Controller is an *informer.Controller[K] of any K, or a type that embeds one.
 type Controller interface {
 	Run(ctx context.Context) error
-	Status() informer.ControllerStatus
+	Status() status.Controller
 }

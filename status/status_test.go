@@ -25,6 +25,7 @@ func TestStatusesAreMarshalledWithoutErrors(t *testing.T) {
 			Traffic: ReflectorTraffic{ListsBy: map[Reason]int{ReasonWarmStart: 2}}},
 			[]string{`"State":"Polled"`, `"Awaits":"the next try"`, `"Reason":"first"}]`, `"ListsBy":{"warm start":2}`}},
 		{Queue{State: QueueDraining, Depth: QueueDepth{1, 2, 3}}, []string{`"State":"Draining","Depth":{"High":1,"Normal":2,"Low":3}`}},
+		{Controller{LastError: secret, Failing: 3}, []string{`"Failing":3`}},
 		{Audit{LastError: secret, Last: AuditResult{Differences: []AuditDifference{
 			{Key: types.NamespacedName{Namespace: "a", Name: "x"}, Kind: DifferenceRecreated}}}},
 			[]string{`{"Key":{"Namespace":"a","Name":"x"},"Kind":"recreated"}`}},

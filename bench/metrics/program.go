@@ -178,7 +178,7 @@ func (p *program) serveMetrics() (stop func(), err error) {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(informerprom.New(informerprom.Config{
 		Informers:   []func() informer.InformerStatus{p.pods.Status},
-		Controllers: []func() informer.ControllerStatus{p.controller.Status},
+		Controllers: []func() status.Controller{p.controller.Status},
 		Clients:     []func() status.Client{p.client.Status},
 	})); err != nil {
 		return nil, err

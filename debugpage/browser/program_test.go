@@ -116,7 +116,7 @@ func start(t *testing.T, config func(p *program)) *program {
 	p.config = debugpage.Config{
 		Name:        "shop-controller",
 		Groups:      []func() []informer.InformerStatus{p.group.Status},
-		Controllers: []func() informer.ControllerStatus{p.controller.Status},
+		Controllers: []func() status.Controller{p.controller.Status},
 		Clients:     []func() status.Client{client.Status},
 		Replicas: []func() shard.Status{func() shard.Status {
 			return shard.Status{

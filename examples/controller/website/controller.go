@@ -22,6 +22,7 @@ import (
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/reconcile"
+	"github.com/typedinformer/informer/status"
 )
 
 const (
@@ -136,7 +137,7 @@ func matters(e informer.Event[*Website]) bool {
 func (c *Controller) DebugPage() debugpage.Config {
 	return debugpage.Config{
 		Groups:      []func() []informer.InformerStatus{c.group.Status},
-		Controllers: []func() informer.ControllerStatus{c.Status},
+		Controllers: []func() status.Controller{c.Status},
 	}
 }
 

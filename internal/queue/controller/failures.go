@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/errtext"
+	"github.com/typedinformer/informer/status"
 )
 
 // Failures knows which keys fail. It has an entry for each of them, as the queue and its limiter have. The zero value
@@ -73,45 +74,26 @@ func (f *Failures[K]) removeLocked(key K) {
 	}
 }
 
-// FailingKey is a key whose latest call failed, as in informer.FailingKey.
-type FailingKey struct {
-	Key      string
-	Since    time.Time
-	Failures int
-}
+// maxFailingKeys is the number of keys in a status.
+const maxFailingKeys = 10
 
-// FailureStatus is the status of Failures; see informer.ControllerStatus.
-type FailureStatus struct {
-	Failing       int
-	FailingKeys   []FailingKey // MaxFailingKeys at most
-	LastSuccess   time.Time
-	LastError     error
-	LastErrorTime time.Time
-	LastErrorKey  string
-}
-
-// MaxFailingKeys is the number of keys in a FailureStatus.
-const MaxFailingKeys = 10
-
-// Status returns the present status.
-func (f *Failures[K]) Status() FailureStatus {
+// AddTo sets the fields of s, which are zero, that are about failures and the last success.
+func (f *Failures[K]) AddTo(s *status.Controller) {
 	f.mu.Lock()
-	keys := make([]failing[K], 0, min(len(f.entries), MaxFailingKeys))
-	for e := f.order.Front(); e != nil && len(keys) < MaxFailingKeys; e = e.Next() {
+	keys := make([]failing[K], 0, min(len(f.entries), maxFailingKeys))
+	for e := f.order.Front(); e != nil && len(keys) < maxFailingKeys; e = e.Next() {
 		keys = append(keys, *e.Value.(*failing[K]))
 	}
-	s := FailureStatus{
-		Failing: len(f.entries), LastSuccess: f.lastSuccess, LastError: f.lastError, LastErrorTime: f.lastTime,
-	}
+	s.Failing, s.LastSuccess = len(f.entries), f.lastSuccess
+	s.LastError, s.LastErrorTime = f.lastError, f.lastTime
 	last := f.lastKey
 	f.mu.Unlock()
 	if s.LastError != nil { // a key may have a String method, so no lock is held
 		s.LastErrorKey = KeyText(last)
 	}
 	for _, k := range keys {
-		s.FailingKeys = append(s.FailingKeys, FailingKey{KeyText(k.key), k.since, k.count})
+		s.FailingKeys = append(s.FailingKeys, status.FailingKey{Key: KeyText(k.key), Since: k.since, Failures: k.count})
 	}
-	return s
 }
 
 // KeyText returns key as text, for a status.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/typedinformer/informer/status"
 )
 
 // nothing is an error that panics if it is nil.
@@ -27,7 +29,8 @@ func TestTextOfTheLastErrorIsBounded(t *testing.T) {
 		{(*nothing)(nil), "<nil>"},
 	} {
 		f.Note("a", c.err, time.Now())
-		s := f.Status()
+		var s status.Controller
+		f.AddTo(&s)
 		text := fmt.Sprint(s.LastError)
 		if c.text != "" && text != c.text || len(text) > 1<<10 || c.text == "" && (!strings.HasPrefix(text, "üü") || !strings.HasSuffix(text, "ü ...")) {
 			t.Errorf("%d bytes: %.20s", len(text), text)

@@ -16,15 +16,8 @@ import (
 // Invariant: a key that was held is let go exactly once: when the last of its waits ends, or at the deadline.
 type Holds struct {
 	mu     sync.Mutex // protects the fields below
-	status HoldStatus
+	status status.OwnWrites
 	held   map[*hold]struct{} // those that wait
-}
-
-// HoldStatus is the status of Holds; see informer.OwnWritesStatus.
-type HoldStatus struct {
-	Waiting int
-	Expired uint64
-	Waits   status.Durations
 }
 
 // Await begins to wait. It calls called once when the wait is over, unless it returns nil or cancel is called first. It
@@ -162,7 +155,7 @@ func (h *Holds) End() {
 }
 
 // Status returns the present status.
-func (h *Holds) Status() HoldStatus {
+func (h *Holds) Status() status.OwnWrites {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.status

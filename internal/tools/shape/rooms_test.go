@@ -139,7 +139,6 @@ var bounded = []string{"status", "shard", "leader", "manager", "health", "readth
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
 var tooLarge = map[string]int{
-	"lines of manager/manager.go":                                  543,
 	"fields of debugpage.Watch":                                    27,
 	"fields of debugpage.Queue":                                    21,
 	"fields of informertest.Fault":                                 21,
