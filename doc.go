@@ -190,8 +190,9 @@
 // what a 404 means, and chooses the next request. internal/source/reshard changes the shard of all reflectors of an
 // informer. selections.go merges several mirrors into one store (internal/informer/union). audited.go compares a
 // store with the server (internal/informer/audit). All use the words of internal/object for an object, its key and
-// its versions, and those of internal/shardset for a shard. Package k8s and the generator in codegen build on the
-// root, and so do leader and shard, which hold their Leases with internal/lease.
+// its versions, and those of internal/shardset for a shard. What a room reports is a value of package status, which the
+// room makes and a user reads. Package k8s and the generator in codegen build on the root, and so do leader and shard,
+// which hold their Leases with internal/lease.
 //
 // The test of a file stands beside it. Tests of whole informers, through their exported API only, are in
 // internal/test/suite, one folder for each subject. internal/tools/guarantees prints the tests of a rule.

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,6 +119,88 @@ func TestVocabularyThatIsRepeatedIsFound(t *testing.T) {
 		})
 		if got := strings.Join(found, ","); got != want {
 			t.Errorf("%s: found %q, want %q", source, got, want)
+		}
+	}
+}
+
+// twins are the structs that are declared both in internal and in a package for users. They are still to be merged: delete
+// an entry once one of both is gone.
+var twins = map[string]string{
+	"internal/lease.Timing":           "leader.Config",
+	"internal/ondemand.Cost":          "readthrough.Cost",
+	"internal/ondemand.Status":        "readthrough.CacheStatus",
+	"internal/source/transport.Trace": "root.RequestTrace",
+}
+
+// exportedFields returns the names of the exported fields of each struct of the package in dir.
+func exportedFields(t *testing.T, dir string) map[string]map[string]bool {
+	all := map[string]map[string]bool{}
+	for _, file := range parse(t, token.NewFileSet(), dir) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				names := map[string]bool{}
+				for _, field := range s.Fields.List {
+					for _, name := range field.Names {
+						names[name.Name] = name.IsExported()
+					}
+				}
+				maps.DeleteFunc(names, func(_ string, exported bool) bool { return !exported })
+				all[spec.Name.Name] = names
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// repeats reports whether each field of inside is a field of outside, too. Structs of fewer than three fields may be
+// equal by chance.
+func repeats(inside, outside map[string]bool) bool {
+	for name := range inside {
+		if !outside[name] {
+			return false
+		}
+	}
+	return len(inside) >= 3
+}
+
+// A fact is declared once: no struct of a room has only fields that a struct for users has. A value that a room makes and a
+// user reads is in package status.
+func TestFactsAreDeclaredOnce(t *testing.T) {
+	public := map[string]map[string]map[string]bool{}
+	for dir, path := range sized(t) {
+		if !strings.HasPrefix(dir, "internal/") && !strings.Contains(dir, "/internal") {
+			public[dir] = exportedFields(t, path)
+		}
+	}
+	found := map[string]bool{}
+	for room, dir := range roomsIn(t) {
+		if strings.HasPrefix(room, "test/") || strings.HasPrefix(room, "tools/") {
+			continue
+		}
+		for inside, fields := range exportedFields(t, dir) {
+			inside = "internal/" + room + "." + inside
+			for path, structs := range public {
+				for outside, others := range structs {
+					outside = path + "." + outside
+					switch {
+					case !repeats(fields, others):
+					case twins[inside] != "":
+						found[inside] = true
+					default:
+						t.Errorf("%s has the fields of %s", inside, outside)
+					}
+				}
+			}
+		}
+	}
+	for inside, outside := range twins {
+		if !found[inside] {
+			t.Errorf("%s and %s are no twins any more: remove them from twins", inside, outside)
 		}
 	}
 }
