@@ -24,6 +24,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/readthrough"
+	"github.com/typedinformer/informer/status"
 )
 
 // Events come for all objects, with metadata. A whole object costs one request until it changes. A deleted one costs
@@ -377,7 +378,7 @@ func TestInvalid(t *testing.T) {
 		_, get := i.Get(t.Context(), key("a"))
 		_, _, list := i.List(t.Context(), "", nil)
 		check(says, says, i.Run(t.Context()), i.WaitSynced(t.Context()), get, list)
-		if i.HasSynced() || i.CostOf("", nil) != (readthrough.Cost{}) || i.CacheStatus() != (readthrough.CacheStatus{}) {
+		if i.HasSynced() || i.CostOf("", nil) != (readthrough.Cost{}) || i.CacheStatus() != (status.ReadThrough{}) {
 			t.Errorf("%s: it works", says)
 		}
 	}

@@ -4,7 +4,7 @@ import "time"
 
 // Queue is the status of an informer.Queue. The comments name the equivalent metrics of client-go's workqueue.
 type Queue struct {
-	Name string
+	Name  string
 	State QueueState
 	// Depth has the numbers of ready keys: workqueue_depth. They include keys in work that were added again.
 	Depth QueueDepth

@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/status"
 )
 
 // Config describes a [Reader].
@@ -46,18 +47,8 @@ type Reader[T any] struct {
 	held    held[T]
 	flights map[request]*flight[T]
 	idle    *time.Timer // calls expire; nil while nothing is held
-	status  Status
+	status  status.ReadThrough
 	closed  bool
-}
-
-// Status are the counters of a Reader.
-type Status struct {
-	Held                    int   // the objects that it holds
-	Bytes                   int64 // their memory
-	Hits                    uint64
-	Requests, Shared        uint64 // reads that sent a request, and that waited for one of another read
-	Failures                uint64 // requests that failed, without "not found"
-	Changed, Evicted, Idled uint64 // the objects that were dropped: too old, for others, after MaxIdle
 }
 
 // request is what readers share: a version of an object.
@@ -367,8 +358,8 @@ func (r *Reader[T]) Peek(key object.Key) (T, bool) {
 	return e.obj.Value, true
 }
 
-// Status returns the present status.
-func (r *Reader[T]) Status() Status {
+// Status returns the present status, without Kept.
+func (r *Reader[T]) Status() status.ReadThrough {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.status

@@ -128,7 +128,6 @@ func TestVocabularyThatIsRepeatedIsFound(t *testing.T) {
 var twins = map[string]string{
 	"internal/lease.Timing":           "leader.Config",
 	"internal/ondemand.Cost":          "readthrough.Cost",
-	"internal/ondemand.Status":        "readthrough.CacheStatus",
 	"internal/source/transport.Trace": "root.RequestTrace",
 }
 
