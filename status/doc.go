@@ -1,5 +1,6 @@
-// Package status has the values that the nouns of package informer report about themselves: what an informer, a
-// reflector, a queue or a client is doing, and what it has counted.
+// Package status has the values that the nouns of package informer report about themselves: what a reflector, a
+// subscription, a queue, a controller or a client is doing, and what it has counted. The status of an informer,
+// informer.InformerStatus, consists of them.
 //
 // Methods named Status return them, such as informer.Queue.Status. A status is a copy that later events do not change.
 // Other copies may share its maps and slices: do not change them. The zero value of each type is the status before
