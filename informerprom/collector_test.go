@@ -366,3 +366,34 @@ func TestZeroConfig(t *testing.T) {
 		}
 	}
 }
+
+// Each state and each reason of a reflector has a series.
+func TestEachStateAndReasonHasASeries(t *testing.T) {
+	families, err := registryOf(informerprom.New(everything())).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]bool{} // of the labels state and reason
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			for _, label := range series.GetLabel() {
+				if name := label.GetName(); strings.HasPrefix(family.GetName(), "informer_") && (name == "state" || name == "reason") {
+					values[label.GetValue()] = true
+				}
+			}
+		}
+	}
+	check := func(text string) (known bool) {
+		if strings.Contains(text, "(") { // a value without a name
+			return false
+		}
+		if !values[text] {
+			t.Errorf("%s has no series", text)
+		}
+		return true
+	}
+	for s := status.ReflectorState(0); check(s.String()); s++ {
+	}
+	for r := status.Reason(0); check(r.String()); r++ {
+	}
+}
