@@ -55,6 +55,13 @@ var (
 	}}
 )
 
+// Statuses are errors of an API server by their code, or by the reason that the code lacks.
+var Statuses = map[string]error{
+	"400": apierrors.NewBadRequest("what?"), "401": apierrors.NewUnauthorized("who?"), "403": Forbidden, "404": Absent,
+	"405": apierrors.NewMethodNotSupported(PodGVR.GroupResource(), "watch"), "410": Expired, "429": Throttled,
+	"500": Internal, "503": Unavailable, "504": TimedOut, "StoreReadError": StoreError, "too-large": TooLarge,
+}
+
 // Parts of responses, for tests that answer in place of the server.
 const (
 	ListHead  = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"2"},"items":[`

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -192,6 +193,17 @@ func (w World) Label(namespace, name, key, value string) *corev1.Pod {
 func (w World) Delete(namespace, name string) {
 	w.Helper()
 	if _, err := w.Pods.Delete(informer.Key{Namespace: namespace, Name: name}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// ChangeElsewhere changes an object of another resource, which raises the resource version of the server.
+func (w World) ChangeElsewhere() {
+	w.Helper()
+	resource := informertest.Resource{GroupVersionResource: NodeGVR, ClusterScoped: true}
+	nodes := informertest.Register[*corev1.Node](w.Server, resource)
+	defer nodes.Unregister()
+	if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -206,6 +206,26 @@ func (o *outage) catchUp(ctx context.Context) {
 	}
 }
 
+// endsWell checks that, ten minutes after the failures, nothing is left of them: the store equals the server, and each change
+// calls the handler once.
+func endsWell(w world.World, inf *informer.Informer[*corev1.Pod], rec *testkit.Recorder[*corev1.Pod]) {
+	w.Helper()
+	<-time.After(10 * time.Minute)
+	world.EqualsServer(w, inf)
+	rec.Take()
+	w.Server.EndWatches()
+	synctest.Wait()
+	for pod := range w.Pods.All() {
+		w.Relabel(pod.Namespace, pod.Name, "end")
+	}
+	world.EqualsServer(w, inf)
+	synctest.Wait()
+	if calls := rec.Take(); len(calls) != w.Pods.Len() {
+		w.Errorf("calls for %d changes at the end: %q", w.Pods.Len(), calls)
+	}
+	world.AuditAgrees(w, inf)
+}
+
 // bookmarkAt returns a Fault.Rewrite that turns each bookmark into an ordinary one at version rv.
 func bookmarkAt(rv string) func(informer.Key, []byte) []byte { return podAt(informer.Key{}, rv) }
 
