@@ -5,7 +5,7 @@
 //	go run ./internal/tools/guarantees -page   # all of them, as a page in Markdown
 //
 // A test holds a rule if a line such as "// Guarantees: H2, R7" of its comment has the rule's number, or if the name of one
-// of its subtests begins with it.
+// of its subtests begins with it. So does a text file in testdata, if it has the same line with # in place of //.
 package main
 
 import (

@@ -48,12 +48,13 @@ func TestGuarantees(t *testing.T) {
 	}
 }
 
-// A comment names rules for the next test, a subtest's name has them for its file, and a row that misses a cell is an
+// A comment names rules for the next test, a subtest's name has them for its file, a line of a trace for the trace, and a row that misses a cell is an
 // error that names its line.
 func TestRulesAndTestsAreFound(t *testing.T) {
 	tests := map[string][]test{}
 	findInFile(tests, "a/b_test.go", "// X.\n// Guarantees: H2, R7\nfunc TestX(t *testing.T) {\n\t{\"H3 keeps\", 1},\n}\nfunc TestY(t *testing.T) {}\n")
-	for rule, want := range map[string]test{"H2": {"TestX", "a/b_test.go"}, "R7": {"TestX", "a/b_test.go"}, "H3": {"a table of b", "a/b_test.go"}} {
+	findInTrace(tests, "a/testdata/c.txt", "# One.\n# Guarantees: H4, R8\n\nrun\n----\n# Guarantees: none\n")
+	for rule, want := range map[string]test{"R8": {"the trace c", "a/testdata/c.txt"}, "H2": {"TestX", "a/b_test.go"}, "R7": {"TestX", "a/b_test.go"}, "H3": {"a table of b", "a/b_test.go"}} {
 		if !slices.Equal(tests[rule], []test{want}) {
 			t.Errorf("%s: %v, want %v", rule, tests[rule], want)
 		}

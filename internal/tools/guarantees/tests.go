@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// test is a test that holds a rule, or a table with such subtests.
+// test is a test that holds a rule, a table with such subtests, or a trace: a text file whose output a test compares.
 type test struct{ name, file string }
 
 var (
 	testFunc = regexp.MustCompile(`^func (Test\w+)\(`)
 	subtest  = regexp.MustCompile(`(?:\bname: |^\t*\{)"((?:[A-Z][0-9]+)+)[ _]`)
-	comment  = regexp.MustCompile(`^// Guarantees: ((?:[A-Z][0-9]+(?:, )?)+)\n$`)
+	comment  = regexp.MustCompile(`^(?://|#) Guarantees: ((?:[A-Z][0-9]+(?:, )?)+)\n$`)
 	ruleName = regexp.MustCompile(`[A-Z][0-9]+`)
 )
 
@@ -25,29 +25,31 @@ func findTests(root fs.FS) (map[string][]test, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "testdata" || len(file) > 1 && strings.HasPrefix(d.Name(), ".")):
+		case d.IsDir() && len(file) > 1 && strings.HasPrefix(d.Name(), "."):
 			return fs.SkipDir
-		case !strings.HasSuffix(file, "_test.go"):
+		}
+		inTestdata := strings.Contains("/"+file, "/testdata/")
+		isTrace := inTestdata && strings.HasSuffix(file, ".txt")
+		if !isTrace && (inTestdata || !strings.HasSuffix(file, "_test.go")) {
 			return nil
 		}
 		source, err := fs.ReadFile(root, file)
-		if err == nil {
+		switch {
+		case err != nil:
+			return err
+		case isTrace:
+			findInTrace(tests, file, string(source))
+		default:
 			findInFile(tests, file, string(source))
 		}
-		return err
+		return nil
 	})
 	return tests, err
 }
 
 // findInFile adds the tests of a file.
 func findInFile(tests map[string][]test, file, source string) {
-	add := func(names, name string) {
-		for _, r := range ruleName.FindAllString(names, -1) {
-			if t := (test{name, file}); !slices.Contains(tests[r], t) {
-				tests[r] = append(tests[r], t)
-			}
-		}
-	}
+	add := func(names, name string) { add(tests, names, test{name, file}) }
 	promised := "" // by the comment above a function
 	for line := range strings.Lines(source) {
 		if c := comment.FindStringSubmatch(line); c != nil {
@@ -59,6 +61,25 @@ func findInFile(tests map[string][]test, file, source string) {
 		}
 		for _, s := range subtest.FindAllStringSubmatch(line, -1) {
 			add(s[1], "a table of "+strings.TrimSuffix(path.Base(file), "_test.go"))
+		}
+	}
+}
+
+// findInTrace adds a trace.
+func findInTrace(tests map[string][]test, file, source string) {
+	name := "the trace " + strings.TrimSuffix(path.Base(file), ".txt")
+	for line := range strings.Lines(source) {
+		if c := comment.FindStringSubmatch(line); c != nil {
+			add(tests, c[1], test{name, file})
+		}
+	}
+}
+
+// add adds t to the rules in names.
+func add(tests map[string][]test, names string, t test) {
+	for _, r := range ruleName.FindAllString(names, -1) {
+		if !slices.Contains(tests[r], t) {
+			tests[r] = append(tests[r], t)
 		}
 	}
 }

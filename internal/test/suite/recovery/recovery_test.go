@@ -65,74 +65,30 @@ var (
 
 var recoveries = []recovery{
 	// The watch ends.
-	{name: "R7 clean end", does: (*outage).endWatches, requests: watchOn[:1], events: world.Updated},
-	{name: "R7 clean end at once", fault: informertest.Fault{Times: 1, AfterHeaders: true, End: true}, requests: watchOn, events: world.Updated, status: "failures=1"},
-	{name: "R8 reset", fault: informertest.Fault{Times: 1, AfterHeaders: true, Drop: true}, requests: watchOn, events: world.Updated, status: "failures=1"},
 	{name: "R8 reset inside a frame", fault: informertest.Fault{Times: 1, AfterBytes: 20, Drop: true}, requests: watchOn, events: world.Updated, status: "failures=1"},
 	{name: "R8 end inside a frame", fault: informertest.Fault{Times: 1, AfterBytes: 20, End: true}, requests: watchOn, events: world.Updated, status: "failures=1"},
-	{name: "R8 reset of the streaming list", atStart: true, fault: informertest.Fault{Times: 1, AfterEvents: 1, Drop: true}, requests: again, events: world.Added, status: "failures=1"},
-	{name: "R12 connection refused", does: (*outage).stopServer, requests: []string{at("5m0s..5m31s", world.Watches, "3")}, events: world.Updated, status: "failures=some"},
-	{name: "R18 silence in the watch", fault: informertest.Fault{Times: 1, AfterHeaders: true, Hang: true}, events: world.Updated, status: "failures=1",
-		requests: []string{at("0s", world.Watches, "3"), at("5m30s..10m31s", world.Watches, "3")}},
 
 	// The server answers with an error.
-	{name: "R8 500 on open", fault: informertest.Fault{Times: 1, Error: world.Internal}, requests: watchOn, events: world.Updated, status: "failures=1"},
-	{name: "R8 503 on open", fault: informertest.Fault{Times: 1, Error: world.Unavailable}, requests: watchOn, events: world.Updated, status: "failures=1"},
-	{name: "R8 504 on open", fault: informertest.Fault{Times: 1, Error: world.TimedOut}, requests: watchOn, events: world.Updated, status: "failures=1"},
-	{name: "R8 503 again and again", fault: informertest.Fault{Times: 3, Error: world.Unavailable}, events: world.Updated, status: "failures=3",
-		requests: append(watchOn, at(second, world.Watches, "3"), at(third, world.Watches, "3"))},
-	{name: "R8 500 in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: world.Internal}, requests: watchOn, events: world.Updated, status: "failures=1"},
-	{name: "R8 504 in the stream", fault: informertest.Fault{Times: 1, AfterEvents: 1, Error: world.TimedOut}, events: world.Updated, status: "failures=1",
-		requests: []string{at("0s", world.Watches, "3"), at(first, world.Watches, "4")}},
-	{name: "R8 503 on the streaming list", atStart: true, fault: informertest.Fault{Times: 1, Error: world.Unavailable}, requests: again, events: world.Added, status: "failures=1"},
 	{name: "R8 503 on the list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, Error: world.Unavailable}, events: world.Added, status: "failures=1",
 		requests: []string{at("0s", world.Lists), at(first, world.Lists), at("0s", world.Watches, "3")}},
-	{name: "R9 410 on open", fault: informertest.Fault{Times: 1, Error: world.Expired}, requests: restream, events: world.Updated, status: "failures=1"},
-	{name: "R9 410 on open, paged", paged: true, fault: informertest.Fault{Times: 1, Error: world.Expired}, requests: append(relist[:3:3], at("0s", world.Watches, "4")), events: world.Updated, status: "failures=1"},
-	{name: "R9 410 in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: world.Expired}, requests: restream, events: world.Updated, status: "failures=1"},
-	{name: "R9 410 again and again", fault: informertest.Fault{Match: world.NotStreamed, Times: 1, Error: world.Expired}, events: world.Updated, status: "failures=2",
-		does: func(o *outage) {
-			o.Server.Inject(informertest.Fault{Match: world.Streamed, Times: 1, AfterEvents: 3, Error: world.Expired})
-			o.endWatches()
-		},
-		requests: append(restream, at(second, world.StreamsFrom, "4"))},
 	{name: "R9 410 on the streaming list", atStart: true, fault: informertest.Fault{Match: world.Streamed, Times: 2, Error: world.Expired}, events: world.Added, status: "failures=1",
 		requests: []string{at("0s", world.Streams), at("0s", world.Streams), at(first, world.Streams)}},
-	{name: "R10 StoreReadError in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: world.StoreError}, requests: restream, events: world.Updated, status: "failures=1"},
-	{name: "R11 429 on the watch", fault: informertest.Fault{Times: 1, Error: world.Throttled}, events: world.Updated, status: "failures=1",
-		requests: []string{at("0s", world.Watches, "3"), at("100s..110s", world.Watches, "3")}},
-	{name: "R11 429 in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: world.Throttled}, events: world.Updated, status: "failures=1",
-		requests: []string{at("0s", world.Watches, "3"), at("100s..110s", world.Watches, "3")}},
-	{name: "R11 429 on the streaming list", atStart: true, fault: informertest.Fault{Times: 1, Error: world.Throttled}, events: world.Added, status: "failures=1",
-		requests: []string{at("0s", world.Streams), at("100s..110s", world.Streams)}},
-	{name: "R11 429 on the list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, Error: world.Throttled}, events: world.Added, status: "failures=1",
-		requests: []string{at("0s", world.Lists), at("100s..110s", world.Lists), at("0s", world.Watches, "3")}},
-	{name: "R13 401 on the watch", fault: informertest.Fault{Times: 1, Error: apierrors.NewUnauthorized("who?")}, requests: watchOn, events: world.Updated, status: "failures=1"},
-	{name: "R13 401 on the list", atStart: true, fault: informertest.Fault{Times: 1, Error: apierrors.NewUnauthorized("who?")}, requests: again, events: world.Added, status: "failures=1"},
-	{name: "R13 403 on the watch", fault: informertest.Fault{Times: 1, Error: world.Forbidden}, requests: watchOn, events: world.Updated, status: "failures=1"},
-	{name: "R13 403 on the list", atStart: true, fault: informertest.Fault{Times: 1, Error: world.Forbidden}, requests: again, events: world.Added, status: "failures=1"},
 	{name: "R14 404 at first, but listed", atStart: true, fault: informertest.Fault{Verb: "watch", Times: 2, Error: world.Absent}, events: world.Added, status: "failures=2",
 		requests: []string{at("0s", world.Streams), at("0s", world.Versions), at("0s", world.Resources), at(first, world.Streams), at("0s", world.Versions), at("0s", world.Resources), at(second, world.Streams)}},
 	{name: "R14 404 at first, but listed, paged", atStart: true, paged: true, fault: informertest.Fault{Verb: "list", Times: 1, Error: world.Absent}, events: world.Added, status: "failures=1",
 		requests: []string{at("0s", world.Lists), at("0s", world.Versions), at("0s", world.Resources), at(first, world.Lists), at("0s", world.Watches, "3")}},
-	{name: "R14 404 later, but listed", fault: informertest.Fault{Verb: "watch", Times: 2, Error: world.Absent}, events: world.Updated, status: "failures=2",
-		requests: []string{at("0s", world.Watches, "3"), at("0s", world.Versions), at("0s", world.Resources), at(first, world.Watches, "3"), at("0s", world.Versions), at("0s", world.Resources), at(second, world.Watches, "3")}},
 	{name: "R14 404 in the stream, but listed", fault: informertest.Fault{Verb: "watch", Times: 1, AfterHeaders: true, Error: world.Absent}, events: world.Updated, status: "failures=1",
 		requests: []string{at("0s", world.Watches, "3"), at("0s", world.Versions), at("0s", world.Resources), at(first, world.Watches, "3")}},
 	{name: "R14 404 of a relist, but listed", fault: informertest.Fault{Match: world.Streamed, Times: 1, Error: world.Absent}, does: (*outage).expireWatch, events: world.Updated, status: "failures=2",
 		requests: append(restream, at("0s", world.Versions), at("0s", world.Resources), at(second, world.StreamsFrom, "3"))},
 	{name: "R14 404 of a relist, but listed, paged", paged: true, fault: informertest.Fault{Verb: "list", Times: 1, Error: world.Absent}, does: (*outage).expireWatch, events: world.Updated, status: "failures=2",
 		requests: append(relist[:2:2], at("0s", world.Versions), at("0s", world.Resources), at(second, world.ListsFrom, "3"), at("0s", world.NextPage), at("0s", world.Watches, "4"))},
-	{name: "R14 404 for everything", fault: informertest.Fault{Times: 4, Error: world.Absent}, events: world.Updated, status: "failures=2",
-		requests: []string{at("0s", world.Watches, "3"), at("0s", world.Versions), at(first, world.Watches, "3"), at("0s", world.Versions), at(second, world.Watches, "3")}},
 
 	// The streaming list does not complete.
-	{name: "R2 400", atStart: true, fault: informertest.Fault{Match: world.Streamed, Error: apierrors.NewBadRequest("what?")}, requests: fallback, events: world.Added},
 	{name: "R2 422", atStart: true, fault: informertest.Fault{Match: world.Streamed, Error: apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)}, requests: fallback, events: world.Added},
 	{name: "R2 clean end without bookmark", atStart: true, fault: informertest.Fault{Match: world.Streamed, AfterEvents: 2, End: true}, requests: fallback, events: world.Added},
 	{name: "R2 ordinary bookmark", atStart: true, fault: informertest.Fault{Match: world.Streamed, Rewrite: bookmarkAt("3")}, requests: fallback, events: world.Added},
 	{name: "R2 silence in place of an answer", atStart: true, fault: informertest.Fault{Match: world.Streamed, Hang: true}, requests: silence, events: world.Added},
-	{name: "R2 silence among the initial events", atStart: true, fault: informertest.Fault{Match: world.Streamed, AfterEvents: 1, Hang: true}, requests: silence, events: world.Added},
 	{name: "R2 no bookmark behind the initial events", atStart: true, fault: informertest.Fault{OmitInitialEventsEnd: true}, requests: silence, events: world.Added},
 	{name: "R2 sendInitialEvents ignored", atStart: true, fault: informertest.Fault{IgnoreSendInitialEvents: true}, requests: silence, events: world.Added},
 
@@ -143,26 +99,16 @@ var recoveries = []recovery{
 		requests: []string{at("0s", world.Lists), at("90s..90.8s", world.Lists), at("0s", world.Watches, "3")}},
 	{name: "reset in a list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, AfterBytes: 300, Drop: true}, events: world.Added, status: "failures=1",
 		requests: []string{at("0s", world.Lists), at(first, world.Lists), at("0s", world.Watches, "3")}},
-	{name: "R4 continue token expired", paged: true, fault: informertest.Fault{Match: continued, Error: world.Expired}, does: (*outage).expireWatch, events: world.Updated, status: "failures=1",
-		requests: append(relist[:3:3], at("0s", "list resourceVersion=4 resourceVersionMatch=NotOlderThan"), at("0s", world.Watches, "4"))},
 	{name: "R5 410 on the list", paged: true, fault: informertest.Fault{Match: fromVersion3, Error: world.Expired}, does: (*outage).expireWatch, events: world.Updated, status: "failures=1",
 		requests: append(relist[:2:2], at("0s", world.ListsLatest), at("0s", world.NextPage), at("0s", world.Watches, "4"))},
 	{name: "R5 too large resource version on the list", paged: true, fault: informertest.Fault{Match: fromVersion3, Error: world.TooLarge}, does: (*outage).expireWatch, events: world.Updated, status: "failures=1",
 		requests: append(relist[:2:2], at("0s", world.ListsLatest), at("0s", world.NextPage), at("0s", world.Watches, "4"))},
-	{name: "R5 too large resource version on the streaming list", fault: informertest.Fault{Match: fromVersion3, Error: world.TooLarge}, does: (*outage).expireWatch, events: world.Updated, status: "failures=1",
-		requests: append(restream, at("0s", world.Streams))},
 
 	// The server goes back in time, so resource version 4 has other content than before.
-	{name: "R6 list goes back", fault: informertest.Fault{Times: 1, Error: world.Expired}, does: (*outage).restore, events: restored, status: "restored=1 failures=2",
-		requests: []string{at("0s", world.Watches, "5"), at(first, world.StreamsFrom, "5"), at("3s", world.Streams), at(second, world.Streams)}},
 	{name: "R6 list goes back, paged", paged: true, fault: informertest.Fault{Times: 1, Error: world.Expired}, does: (*outage).restore, events: restored, status: "restored=1 failures=2",
 		requests: []string{at("0s", world.Watches, "5"), at(first, world.ListsFrom, "5"), at("3s", world.ListsLatest), at("0s", world.NextPage), at(second, world.ListsLatest), at("0s", world.NextPage), at("0s", world.Watches, "4")}},
 	{name: "R6 watch from the future", fault: informertest.Fault{Match: world.NotStreamed, Error: world.TooLargeFor("5", "4", 10*time.Second)}, does: (*outage).restore, events: restored, status: "restored=1 failures=5",
 		requests: []string{at("0s", world.Watches, "5"), at("10s..11s", world.Watches, "5"), at("10s..11s", world.Watches, "5"), at("10s..11s", world.Watches, "5"), at("10s..11s", world.Streams), at("100ms..12.8s", world.Streams)}},
-	{name: "R6 watch from the future for a while", fault: informertest.Fault{Times: 2, Error: world.TooLarge}, events: world.Updated, status: "failures=2",
-		requests: []string{at("0s", world.Watches, "3"), at("1s..1.1s", world.Watches, "3"), at("1s..1.1s", world.Watches, "3")}},
-	{name: "R6 silence in a watch from the future", does: (*outage).restore, events: restored, status: "restored=1 failures=2",
-		requests: []string{at("0s", world.Watches, "5"), at("5m0s..10m0s", "list resourceVersion=5 resourceVersionMatch=NotOlderThan limit=1"), at("4s..4.1s", world.Streams), at(second, world.Streams)}},
 	{name: "R6 silence in a watch of a server that is as far", fault: informertest.Fault{Times: 1, OmitBookmarks: true}, events: world.Updated,
 		does: func(o *outage) {
 			o.Server.EndWatches()
@@ -188,18 +134,8 @@ var recoveries = []recovery{
 		},
 		requests: []string{at("0s", world.Watches, "3"), at("1s..1.1s", world.Watches, "3"), at("1s..1.1s", world.Watches, "3"),
 			at("7.8s..8s", world.Watches, "4"), at("1s..1.1s", world.Watches, "4"), at("1s..1.1s", world.Watches, "4")}},
-	{name: "R6 bookmark goes back", fault: informertest.Fault{Times: 1, Rewrite: bookmarkAt("2")}, status: "restored=1 failures=1",
-		does: func(o *outage) {
-			o.Server.EndWatches()
-			<-time.After(2 * time.Minute)
-			o.wantVersion("3")
-		},
-		requests: []string{at("0s", world.Watches, "3"), at("1m0s..1m0.8s", world.Streams)}},
-	{name: "R6 event goes back", fault: informertest.Fault{Times: 1, Rewrite: podAt(world.KeyB, "2")}, events: world.Updated, status: "restored=1 failures=1",
-		requests: []string{at("0s", world.Watches, "3"), at(first, world.Streams)}},
 
 	// An object cannot be decoded.
-	{name: "R17 corrupt in a streaming list", atStart: true, fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{world.KeyB}}, requests: again[:1], events: world.Added[:1], status: "stale=1 errors=1"},
 	{name: "R17 corrupt in a list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{world.KeyB}}, events: world.Added[:1], status: "stale=1 errors=1",
 		requests: []string{at("0s", world.Lists), at("0s", world.Watches, "3")}},
 	{name: "R17 corrupt in a relist", fault: informertest.Fault{Match: world.Streamed, Corrupt: []informer.Key{world.KeyB}}, does: (*outage).expireWatch, requests: restream, status: "failures=1 stale=1 errors=1"},
@@ -207,7 +143,6 @@ var recoveries = []recovery{
 		requests: append(relist[:3:3], at("0s", world.Watches, "4"))},
 	{name: "R17 corrupt ADDED", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{{Namespace: "ns", Name: "c"}}}, requests: watchOn[:1], status: "stale=1 errors=1",
 		does: func(o *outage) { o.Server.EndWatches(); synctest.Wait(); o.Create(world.NewPod("ns", "c", "v=1")) }},
-	{name: "R17 corrupt MODIFIED", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{world.KeyB}}, requests: watchOn[:1], status: "stale=1 errors=1"},
 	{name: "R17 corrupt DELETED", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{world.KeyB}}, requests: watchOn[:1], events: []string{"delete ns/b 1 final=false"}, status: "errors=1",
 		does: func(o *outage) { o.Server.EndWatches(); synctest.Wait(); o.Delete("ns", "b") }},
 	{name: "R17 corrupt MODIFIED, then a good list", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{world.KeyB}}, events: world.Updated, status: "failures=1 errors=1",
@@ -231,8 +166,6 @@ var recoveries = []recovery{
 			<-time.After(time.Second)
 		},
 		requests: []string{at("0s", world.Watches, "3"), at(first, world.StreamsFrom, "3")}},
-	{name: "R17 corrupt MODIFIED, then DELETED", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{world.KeyB}}, requests: watchOn[:1], events: []string{"delete ns/b 1 final=false"}, status: "errors=2",
-		does: func(o *outage) { o.endWatches(); o.wantStatus("stale=1 errors=1"); o.Delete("ns", "b") }},
 }
 
 // TestRecovery checks the table of docs/failures.md.
@@ -445,27 +378,4 @@ func TestAbsenceIsToldOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Guarantees: R2, R3
-func TestStreamsAgainAfterAnHour(t *testing.T) {
-	world.Bubble(t, func(w world.World) {
-		w.Create(world.NewPod("ns", "a", "v=1"))
-		w.Server.Inject(informertest.Fault{Match: world.Streamed, Times: 1, Error: apierrors.NewBadRequest("what?")})
-		inf := w.QuietInformer()
-		defer world.Start(w.T, inf)()
-		w.WantRequests(world.Streams, "list resourceVersion=0 limit=500", "watch resourceVersion=2")
-		relist := func() {
-			w.Server.Inject(informertest.Fault{Verb: "watch", Times: 1, Error: world.Expired})
-			w.Server.ResetRequests()
-			w.Server.EndWatches()
-			<-time.After(time.Second)
-		}
-		<-time.After(50 * time.Minute)
-		relist()
-		w.WantRequests("watch resourceVersion=2", "list resourceVersion=2 resourceVersionMatch=NotOlderThan limit=500", "watch resourceVersion=2")
-		<-time.After(11 * time.Minute)
-		relist()
-		w.WantRequests("watch resourceVersion=2", "watch sendInitialEvents=true resourceVersion=2 resourceVersionMatch=NotOlderThan")
-	})
 }
