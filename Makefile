@@ -30,6 +30,7 @@ whole: ## the same with all rounds of the random tests: an hour
 
 golden: ## writes all golden files again: look at the difference before you commit it; a minute
 	go test ./internal/tools/shape -update
+	go test -run Traces ./internal/test/suite/recovery -update
 	cd codegen && go test -run Golden . -update
 	cd bench && go test ./processes -update
 

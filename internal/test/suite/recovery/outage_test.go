@@ -46,13 +46,6 @@ func (o *outage) expireWatch() {
 	o.Relabel("ns", "b", "2")
 }
 
-func (o *outage) stopServer() {
-	o.Server.Stop()
-	o.Relabel("ns", "b", "2")
-	<-time.After(5 * time.Minute)
-	o.Server.Start()
-}
-
 // restore lets the informer reach version 5, goes back to version 3, and creates a different version 4.
 func (o *outage) restore() {
 	backup := o.Server.Snapshot()
@@ -61,13 +54,6 @@ func (o *outage) restore() {
 	o.rec.Want(o.T, "update ns/a 1->2", "update ns/b 1->2")
 	o.Server.Restore(backup)
 	o.Relabel("ns", "a", "other")
-}
-
-func (o *outage) wantVersion(rv string) {
-	o.Helper()
-	if got := o.inf.Status().Reflectors[0].ResourceVersion; got != rv {
-		o.Errorf("at resource version %s, want %s", got, rv)
-	}
 }
 
 func (o *outage) wantStatus(want string) {

@@ -219,7 +219,7 @@ func (t *trace) output() (lines []string) {
 	for _, count := range []struct {
 		name string
 		n    int
-	}{{"failures", s.Failures}, {"restored", s.Restored}, {"stale", s.Stale}, {"decodeErrors", s.DecodeErrors}} {
+	}{{"failures", s.Failures}, {"restored", s.Restored}, {"stale", s.Stale}, {"decodeErrors", s.DecodeErrors}, {"late", int(s.Traffic.Late)}} {
 		if count.n > 0 {
 			state += fmt.Sprintf(" %s=%d", count.name, count.n)
 		}
