@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Answers has answers for requests of several kinds. Its Answer is that of a [World]. The zero value leaves all requests to
-// the server. It is safe for concurrent use.
+// Answers has answers for requests of several kinds. Its Answer is that of a [World]. The zero value leaves all
+// requests to the server. It is safe for concurrent use.
 type Answers struct {
 	mu  sync.Mutex // protects all
 	all []answerTo
@@ -26,8 +26,8 @@ func (a answerTo) meets(r *http.Request) bool {
 	return a.kind == AnyKind || a.kind == KindOf(r.URL.Path, r.URL.Query())
 }
 
-// Add makes do answer the requests of a kind, or only the next one. It runs after the answers for the same request that were
-// added before, unless one of them returns true.
+// Add makes do answer the requests of a kind, or only the next one. It runs after the answers for the same request that
+// were added before, unless one of them returns true.
 func (a *Answers) Add(kind string, once bool, do Answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,8 +53,8 @@ func (a *Answers) Answer(w http.ResponseWriter, r *http.Request) bool {
 // AnyKind stands for all kinds of requests.
 const AnyKind = "any"
 
-// KindOf returns the kind of a request for pods: watch, stream (a streaming list), list, page (of a list, after the first one)
-// or audit. Other requests, such as those for discovery, are of the kind get.
+// KindOf returns the kind of a request for pods: watch, stream (a streaming list), list, page (of a list, after the
+// first one) or audit. Other requests, such as those for discovery, are of the kind get.
 func KindOf(path string, query url.Values) string {
 	switch {
 	case !strings.HasSuffix(path, "/pods"):

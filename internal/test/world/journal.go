@@ -13,9 +13,9 @@ import (
 
 // Journal notes what an informer does, as lines of text in the order of their time:
 //
-//	> watch /api/v1/pods resourceVersion=3                  a request, without parameters that are random, or the same in all
-//	< 410                                                   the status of a response, unless it is 200; none if there was none
-//	WARN "reflector: Backoff" from=Watching why="..."       a line of the log, without attributes that are random
+//	> watch /api/v1/pods resourceVersion=3      a request, without parameters that are random, or the same in all
+//	< 410                                       the status of a response, unless it is 200; "none" without one
+//	WARN "reflector: Backoff" from=Watching     a line of the log, without attributes that are random
 //
 // It notes the requests of clients with Observed, and the lines of its Logger. A journal is safe for concurrent use.
 type Journal struct {
@@ -90,8 +90,8 @@ func (j *Journal) Observed(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Logger returns a logger that writes to the journal. It leaves out random waits, errors of decoders, whose text depends on
-// the format, and the resource.
+// Logger returns a logger that writes to the journal. It leaves out random waits, errors of decoders, whose text
+// depends on the format, and the resource.
 func (j *Journal) Logger() *slog.Logger {
 	leftOut := func(_ []string, a slog.Attr) slog.Attr {
 		if slices.Contains([]string{slog.TimeKey, "retryAfter", "err", "resource"}, a.Key) {
@@ -112,4 +112,6 @@ func (l logged) Write(line []byte) (int, error) {
 }
 
 // verbs are the verbs of the kinds of requests.
-var verbs = map[string]string{"stream": "watch", "watch": "watch", "page": "list", "audit": "list", "list": "list", "get": "get"}
+var verbs = map[string]string{
+	"get": "get", "watch": "watch", "stream": "watch", "list": "list", "page": "list", "audit": "list",
+}

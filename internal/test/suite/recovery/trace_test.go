@@ -27,15 +27,16 @@ import (
 
 // A file in testdata is the trace of a situation: what a server does, and what an informer of its pods does then. It consists of
 // paragraphs. In a paragraph, lines that begin with # are for readers, and each other line is a command. A line ---- and the
-// output of the commands follow, which go test -update writes:
+// output of the commands follow:
 //
-//	>, <, INFO, ...   requests, answers and log lines in the order of their time; see world.Journal. "again
-//	                  and again" stands for two or more lines that equal the one before
-//	handler: ...      calls of the handler, which runs beside the reflector; a version is the value of the pod's label v
-//	= STATE ...       the reflector's state, the store's version and pods, and counters of the status that are not zero
+//	> < INFO WARN ERROR   requests, answers and log lines in the order of their time; see world.Journal. The words "again and
+//	                      again" stand for two or more lines that equal the one before
+//	handler: CALL         calls of the handler, which runs beside the reflector; a version is the value of the pod's label v
+//	= STATE ...           the reflector's state, the store's version and pods, and counters of the status that are not zero
 //
-// No output has a time, since most waits are random. The commands have the times, and -update changes no command. At the end of
-// each trace, the failures end, and the store must equal the server.
+// To add a trace, write the commands, run go test -update, and read the output. No output has a time, since most waits are
+// random: the commands have the times, and -update changes no command. At the end of each trace, the test ends the failures,
+// and checks that the store equals the server.
 
 // commands returns the commands of a trace.
 func (t *trace) commands() map[string]func(of []string) {
@@ -118,14 +119,14 @@ func TestTraces(t *testing.T) {
 		for _, media := range []string{world.JSONType, world.ProtobufType} {
 			name := strings.TrimSuffix(filepath.Base(file), ".txt") + "/" + strings.TrimPrefix(media, "application/vnd.kubernetes.")
 			t.Run(strings.TrimPrefix(name, "application/"), func(t *testing.T) {
-				world.Bubble(t, func(w world.World) { play(w, file, media) })
+				world.Bubble(t, func(w world.World) { playFile(w, file, media) })
 			})
 		}
 	}
 }
 
-// play plays the trace in file.
-func play(w world.World, file, media string) {
+// playFile plays the trace in file.
+func playFile(w world.World, file, media string) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		w.Fatal(err)
