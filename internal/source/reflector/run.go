@@ -144,7 +144,7 @@ func (l *Loop[T]) recover(ctx context.Context, err error) error {
 	enters := status.ReflectorBackoff
 	switch wait {
 	case fetch.NoWait:
-		l.Log.Info(note, "why", err, "resourceVersion", from.List.Least)
+		l.Log.Info(note, "why", err, "resourceVersion", from.Version)
 		return nil
 	case fetch.UntilServed:
 		enters = status.ReflectorAbsent
