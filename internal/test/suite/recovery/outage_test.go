@@ -197,6 +197,9 @@ func (o *outage) catchUp(ctx context.Context) {
 func endsWell(w world.World, inf *informer.Informer[*corev1.Pod], rec *testkit.Recorder[*corev1.Pod]) {
 	w.Helper()
 	<-time.After(10 * time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute) // what has not recovered by now never does
+	defer cancel()
+	w = w.WithContext(ctx)
 	world.EqualsServer(w, inf)
 	rec.Take()
 	w.Server.EndWatches()

@@ -117,8 +117,8 @@ func TestTraces(t *testing.T) {
 	}
 	for _, file := range files {
 		for _, media := range []string{world.JSONType, world.ProtobufType} {
-			name := strings.TrimSuffix(filepath.Base(file), ".txt") + "/" + strings.TrimPrefix(media, "application/vnd.kubernetes.")
-			t.Run(strings.TrimPrefix(name, "application/"), func(t *testing.T) {
+			format := strings.TrimPrefix(strings.TrimPrefix(media, "application/"), "vnd.kubernetes.")
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+format, func(t *testing.T) {
 				world.Bubble(t, func(w world.World) { playFile(w, file, media) })
 			})
 		}
@@ -133,15 +133,18 @@ func playFile(w world.World, file, media string) {
 	}
 	t := &trace{World: w, Journal: world.NewJournal(), proxy: world.Proxy{Cut: world.ErrReset}, media: media, stop: func() {}}
 	w.Answer(t.other.Answer)
+	defer func() { t.stop() }()
 	got := t.play(string(raw))
-	if *rewrite && media == world.JSONType && !w.Failed() {
-		raw = []byte(got)
-		if err := os.WriteFile(file, raw, 0o666); err != nil {
+	writes := *rewrite && media == world.JSONType
+	if diff := cmp.Diff(strings.Split(string(raw), "\n"), strings.Split(got, "\n")); diff != "" && !writes {
+		w.Errorf("%s differs (-file +now). If that is intended, run make golden.\n%s", file, diff)
+	}
+	t.repair()
+	endsWell(t.World, t.inf, &t.rec)
+	if writes && !w.Failed() {
+		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
 			w.Fatal(err)
 		}
-	}
-	if diff := cmp.Diff(strings.Split(string(raw), "\n"), strings.Split(got, "\n")); diff != "" {
-		w.Errorf("%s differs (-file +now). If that is intended, run make golden.\n%s", file, diff)
 	}
 }
 
@@ -163,7 +166,6 @@ type trace struct {
 
 // play runs the commands of script, and returns it with their output of now.
 func (t *trace) play(script string) string {
-	defer func() { t.stop() }()
 	var paragraphs []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
 		lines, _, _ := strings.Cut(paragraph, "\n----")
@@ -177,8 +179,6 @@ func (t *trace) play(script string) string {
 		}
 		paragraphs = append(paragraphs, lines)
 	}
-	t.repair()
-	endsWell(t.World, t.inf, &t.rec)
 	return strings.Join(paragraphs, "\n\n") + "\n"
 }
 
