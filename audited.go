@@ -11,6 +11,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/status"
 )
 
@@ -49,26 +50,26 @@ func newAuditor[T Object](client *Client, resource Resource, config Config[T], s
 
 // audited is one source of a store. It implements [audit.Source].
 type audited[T Object] struct {
-	store     *Store[T]
-	reflector *Reflector[T]
-	source    *fetch.Source // of metadata
-	pageSize  int
+	store    *Store[T]
+	loop     *reflector.Loop[T]
+	source   *fetch.Source // of metadata
+	pageSize int
 }
 
-// newAudited returns the source of r, a reflector of resource that feeds store.
-func newAudited[T Object](client *Client, resource Resource, r *Reflector[T], store *Store[T]) audited[T] {
+// newAudited returns the source of loop, which reflects resource that feeds store.
+func newAudited[T Object](client *Client, resource Resource, loop *reflector.Loop[T], store *Store[T]) audited[T] {
 	return audited[T]{
-		store:     store,
-		reflector: r,
-		source:    newMetadataSource(client, resource, r, Key{}),
-		pageSize:  r.loop.PageSize,
+		store:    store,
+		loop:     loop,
+		source:   newMetadataSource(client, resource, loop, Key{}),
+		pageSize: loop.PageSize,
 	}
 }
 
-// newMetadataSource returns the source of the metadata of the objects of r, a reflector of resource, or of one of them
-// if key has a name.
-func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector[T], key Key) *fetch.Source {
-	metadata, of, namespace := r.loop.Decoder.Metadata, resource.FieldSelector, r.loop.Decoder.Namespace
+// newMetadataSource returns the source of the metadata of the objects of loop, which reflects resource, or of one of
+// them if key has a name.
+func newMetadataSource[T Object](client *Client, resource Resource, loop *reflector.Loop[T], key Key) *fetch.Source {
+	metadata, of, namespace := loop.Decoder.Metadata, resource.FieldSelector, loop.Decoder.Namespace
 	if key.Name != "" {
 		of, namespace = strings.TrimPrefix(of+",metadata.name="+key.Name, ","), key.Namespace
 	}
@@ -76,10 +77,10 @@ func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector
 		Client:        client.http,
 		Path:          resource.path(namespace),
 		Resource:      resource.GroupVersionResource,
-		Kind:          decode.NewKind(r.loop.Decoder.Pool.Type(), resource.Resource).WithMetadata(),
+		Kind:          decode.NewKind(loop.Decoder.Pool.Type(), resource.Resource).WithMetadata(),
 		LabelSelector: resource.LabelSelector,
 		FieldSelector: of,
-		AcceptList:    metadata.AcceptList() + "," + r.loop.Decoder.Pool.AcceptList(), // not every server has metadata alone
+		AcceptList:    metadata.AcceptList() + "," + loop.Decoder.Pool.AcceptList(), // not every server has metadata alone
 		Background:    true,
 		Check:         metadata.Check,
 	})
@@ -88,7 +89,7 @@ func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector
 // View implements audit.Source.
 func (a audited[T]) View() (audit.View, bool) {
 	snap := a.store.Snapshot()
-	src, _ := snap.sources.Of(a.reflector.loop.Decoder.Namespace)
+	src, _ := snap.sources.Of(a.loop.Decoder.Namespace)
 	v := audit.TableView[T]{
 		Objects:   snap.version,
 		Namespace: src.Namespace,
@@ -105,7 +106,7 @@ func (a audited[T]) List(ctx context.Context, view audit.View, yield func(Key, o
 		return 0, errors.New("the server sends no resource versions, which an audit needs to compare the same state")
 	}
 	before, shard := a.source.Traffic().Bytes, view.Shard()
-	ids := a.reflector.loop.Decoder.Identities(intake.Asked{Shard: shard}, func(key Key, uid, version string) {
+	ids := a.loop.Decoder.Identities(intake.Asked{Shard: shard}, func(key Key, uid, version string) {
 		yield(key, object.ID{UID: uid, Version: version})
 	})
 	err = a.source.ListAt(ctx, view.Version(), a.pageSize, ids, shard.String())
@@ -122,4 +123,4 @@ func (a audited[T]) Behind(ctx context.Context, view audit.View) error {
 }
 
 // Relist implements audit.Source.
-func (a audited[T]) Relist(why error) { a.reflector.loop.Relist(why) }
+func (a audited[T]) Relist(why error) { a.loop.Relist(why) }

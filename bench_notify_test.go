@@ -59,7 +59,7 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 		engine.stop()
 	})
 	put := func(d Delta[*corev1.Pod]) {
-		if err := engine.mirror().fifo.Put(ctx, d); err != nil {
+		if err := engine.mirror().pipe.Put(ctx, read(d)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -68,7 +68,7 @@ func BenchmarkSave(b *testing.B) {
 }
 
 func benchmarkSave[T Object](b *testing.B, f *follower[T], client *Client, storage *counting) {
-	r, writer, version := f.mirror().reflectors[0], StoreWriter[T]{f.store}, 1
+	r, writer, version := f.mirror().feeds[0], StoreWriter[T]{f.store}, 1
 	save := func(ctx context.Context) error {
 		version++ // or nothing would be saved
 		if err := writer.Apply(Delta[T]{Type: Bookmarked, ResourceVersion: fmt.Sprint(version)}); err != nil {

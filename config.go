@@ -154,6 +154,14 @@ func (e *DecodeError) Error() string {
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
+// collection is a Resource as the collection of the objects that a decoder decodes.
+type collection struct{ resource Resource }
+
+// DecodeError implements intake.Collection.
+func (c *collection) DecodeError(key Key, why error) error {
+	return &DecodeError{Resource: c.resource, Key: key, Err: why}
+}
+
 // observed returns a copy of c for an informer whose objects observe receives. Each object has memory of its own.
 func (c Config[T]) observed(observe func(obj Object)) Config[T] {
 	transform := c.Transform

@@ -1,11 +1,8 @@
 package informer
 
 import (
-	"fmt"
-
-	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/source/reflector"
-	"github.com/typedinformer/informer/internal/store/undecoded"
 )
 
 // DeltaType is the kind of a [Delta].
@@ -24,19 +21,7 @@ const (
 )
 
 // String returns "Upserted", "Removed", "Replaced" or "Bookmarked".
-func (t DeltaType) String() string {
-	switch t {
-	case Upserted:
-		return "Upserted"
-	case Removed:
-		return "Removed"
-	case Replaced:
-		return "Replaced"
-	case Bookmarked:
-		return "Bookmarked"
-	}
-	return fmt.Sprintf("DeltaType(%d)", uint8(t))
-}
+func (t DeltaType) String() string { return reflector.DeltaType(t).String() }
 
 // Delta is one change of a collection. A [Reflector] produces deltas, and a [StoreWriter] applies them.
 type Delta[T Object] struct {
@@ -61,106 +46,47 @@ type Delta[T Object] struct {
 	// ResourceVersion is the version of the collection after the change. Empty means unknown.
 	ResourceVersion string
 
-	from *origin // nil if the delta needs none, or does not come from a reflector
+	from *reflector.Origin // nil if the delta needs none, or does not come from a reflector
 }
 
-// origin describes where a delta of a reflector comes from.
-type origin = reflector.Origin
-
-// whence returns the origin of d, or that of a list of the whole collection if d has none.
-func (d *Delta[T]) whence() origin {
-	if d.from == nil {
-		return origin{}
-	}
-	return *d.from
-}
-
-// undecodable are the objects of a source whose newest version could not be decoded.
-type undecodable struct {
-	*undecoded.Set
-	resource *Resource // that of the first object; nil if there was none
-}
-
-// with returns u with one more object.
-func (u undecodable) with(failed *DecodeError) undecodable {
-	if u.Set == nil {
-		u.resource = new(failed.Resource)
-	}
-	u.Set = u.With(failed.Key, object.ID{UID: failed.UID, Version: failed.ResourceVersion}, failed.Err)
-	return u
-}
-
-// failure returns the error of the object with that key for a reason of the set.
-func (u undecodable) failure(key Key, why error) *DecodeError {
-	return &DecodeError{Resource: *u.resource, Key: key, Err: why}
-}
-
-// undecoded returns the objects of the source that could not be decoded after d, given those before.
-func (d *Delta[T]) undecoded(before undecodable) undecodable {
-	switch {
-	case d.Type == Replaced && d.whence().Kind != reflector.RestOfShard:
-		before = undecodable{}
-	case before.Set == nil: // the common case
-	case d.Type == Upserted:
-		before.Set = before.Without(KeyOf(d.Object))
-	case d.Type == Removed:
-		before.Set = before.Without(d.removedKey())
+// read returns d as a reflector's engine has it.
+func (d *Delta[T]) read() reflector.Delta[T] {
+	r := reflector.Delta[T]{
+		Type:      reflector.DeltaType(d.Type),
+		Object:    d.Object,
+		Key:       d.Key,
+		Items:     d.Items,
+		Restored:  d.Restored,
+		Namespace: d.Namespace,
+		Version:   d.ResourceVersion,
+		From:      d.from,
 	}
 	for _, failed := range d.Undecoded {
-		if d.Namespace == "" || failed.Key.Namespace == d.Namespace || failed.Key.Name == "" {
-			before = before.with(failed)
+		var f intake.Failure // without an error, it is invalid
+		if failed != nil {
+			f = intake.Failure{Key: failed.Key, UID: failed.UID, Version: failed.ResourceVersion, Err: failed.Err,
+				Collection: &collection{failed.Resource}}
 		}
+		r.Undecoded = append(r.Undecoded, f)
 	}
-	return before
+	return r
 }
 
-// removedKey returns the key of the object that d, a Removed, removes.
-func (d *Delta[T]) removedKey() Key {
-	if !object.IsNil(d.Object) {
-		return KeyOf(d.Object)
+// deltaOf returns r, which a reflector of resource has read, as a [Sink] receives it.
+func deltaOf[T Object](r *reflector.Delta[T], resource Resource) Delta[T] {
+	d := Delta[T]{
+		Type:            DeltaType(r.Type),
+		Object:          r.Object,
+		Key:             r.Key,
+		Items:           r.Items,
+		Restored:        r.Restored,
+		Namespace:       r.Namespace,
+		ResourceVersion: r.Version,
+		from:            r.From,
 	}
-	return d.Key
-}
-
-// validate returns an error if d has no type, if one of its objects is nil, has no name or is outside d.Namespace, or
-// if an entry of Undecoded has no error. If nameless is true, objects may lack a name.
-func (d *Delta[T]) validate(nameless bool) error {
-	for _, failed := range d.Undecoded {
-		if failed == nil || failed.Err == nil {
-			return fmt.Errorf("%v has an entry of Undecoded without an error", d.Type)
-		}
+	for _, f := range r.Undecoded {
+		d.Undecoded = append(d.Undecoded,
+			&DecodeError{Resource: resource, Key: f.Key, UID: f.UID, ResourceVersion: f.Version, Err: f.Err})
 	}
-	switch d.Type {
-	case Upserted:
-		return d.validateObject(d.Object, nameless)
-	case Removed:
-		return d.validateKey(d.removedKey(), nameless)
-	case Replaced:
-		for _, obj := range d.Items {
-			if err := d.validateObject(obj, nameless); err != nil {
-				return err
-			}
-		}
-		return nil
-	case Bookmarked:
-		return nil
-	}
-	return fmt.Errorf("unknown type %v", d.Type)
-}
-
-func (d *Delta[T]) validateObject(obj T, nameless bool) error {
-	if object.IsNil(obj) {
-		return fmt.Errorf("%v has a nil object", d.Type)
-	}
-	return d.validateKey(KeyOf(obj), nameless)
-}
-
-func (d *Delta[T]) validateKey(key Key, nameless bool) error {
-	switch {
-	case key.Name == "" && !nameless:
-		return fmt.Errorf("%v has an object without a name", d.Type)
-	case d.Namespace != "" && key.Namespace != d.Namespace:
-		return fmt.Errorf("%v of namespace %q has object %s of another namespace", d.Type, d.Namespace, key)
-	}
-	return nil
+	return d
 }

@@ -152,9 +152,9 @@
 //	internal/source/intake   collects objects in batches, skips versions that the store has, calls Config.Filter, decodes
 //	                         the bytes into a T (internal/source/decode), and calls Config.Transform
 //	packed.go                with Config.Compact only: compresses the bytes instead (internal/store/compact)
-//	reflector.go             puts a Delta into the sink, which has then reached the version of the event
-//	fifo.go                  queues the delta; a full queue blocks the reader, and so the server (internal/deliver/fifo)
-//	mirror.go                takes a batch of deltas, on the goroutine of the reader if they are few
+//	internal/source/reflector makes a Delta of the result, and puts it into its sink, which is at that version then
+//	mirror.go                queues the delta; a full queue blocks the reader, and so the server (internal/deliver/fifo);
+//	                         and takes a batch of deltas, on the goroutine of the reader if they are few
 //	edit.go                  applies it to the store and its indexes in one step (internal/informer/edits)
 //	internal/deliver         adds the change to the backlog of each handler, whose goroutine calls the handler
 //	compact.go               with Config.Compact only: decodes what the handler receives
@@ -184,7 +184,8 @@
 //	informer.go              checks the Config, and ties the parts together; group.go shares informers (internal/group)
 //	wait.go                  waits until the store has all objects, and says what is missing if it does not
 //	follower.go              has the store and the handlers that reflectors feed, through a mirror for each
-//	reflector.go             loads a saved state in place of the first list (internal/source/warmstart), or lists
+//	mirror.go                makes a reflector of each namespace, which loads a saved state in place of the first list
+//	                         (internal/source/warmstart), or lists
 //
 // A list takes the path of an event, and arrives as one Replaced. After a failure, internal/source/fetch finds out
 // what a 404 means, and chooses the next request. internal/source/reshard changes the shard of all reflectors of an

@@ -41,7 +41,17 @@ func (s *Store[T]) addOwnIndex(x table.AnyIndex[T]) {
 func (w StoreWriter[T]) Apply(batch ...Delta[T]) error {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	_, err := w.store.applyLocked(batch, edits.Edit[T]{Quiet: true})
+	s := w.store
+	for i := range batch {
+		s.reads = append(s.reads, batch[i].read())
+	}
+	defer func() {
+		clear(s.reads) // it must not keep objects in memory
+		if s.reads = s.reads[:0]; cap(s.reads) > fifoCapacity {
+			s.reads = nil
+		}
+	}()
+	_, err := s.applyLocked(s.reads, edits.Edit[T]{Quiet: true})
 	return err
 }
 
@@ -50,7 +60,7 @@ type change[T Object] = deliver.Change[T]
 
 // apply applies batch in one step and appends its effects to changes, in order. If a delta is invalid, apply returns an
 // error and does nothing.
-func (s *Store[T]) apply(batch []Delta[T], changes []change[T]) ([]change[T], error) {
+func (s *Store[T]) apply(batch []reflector.Delta[T], changes []change[T]) ([]change[T], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.applyLocked(batch, edits.Edit[T]{Changes: changes})
@@ -68,9 +78,9 @@ func (s *Store[T]) merge(changes []change[T], do func(*edit[T])) []change[T] {
 }
 
 // applyLocked begins an edit as e and applies batch with it. It returns the changes of the edit.
-func (s *Store[T]) applyLocked(batch []Delta[T], e edits.Edit[T]) ([]change[T], error) {
+func (s *Store[T]) applyLocked(batch []reflector.Delta[T], e edits.Edit[T]) ([]change[T], error) {
 	for i := range batch {
-		if err := batch[i].validate(s.values); err != nil {
+		if err := batch[i].Validate(s.values); err != nil {
 			return e.Changes, fmt.Errorf("delta %d of %d: %w", i+1, len(batch), err)
 		}
 	}
@@ -78,19 +88,19 @@ func (s *Store[T]) applyLocked(batch []Delta[T], e edits.Edit[T]) ([]change[T], 
 	w.beginLocked(s)
 	for i := range batch {
 		switch d := &batch[i]; d.Type {
-		case Upserted:
+		case reflector.Upserted:
 			if s.values {
 				w.Set(d.Object)
 			} else {
 				w.Upsert(d.Object)
 			}
 			w.advance(d)
-		case Removed:
-			w.Remove(d.removedKey(), d.Object, !object.IsNil(d.Object))
+		case reflector.Removed:
+			w.Remove(d.RemovedKey(), d.Object, !object.IsNil(d.Object))
 			w.advance(d)
-		case Replaced:
+		case reflector.Replaced:
 			w.replace(d, w.list(d))
-		case Bookmarked:
+		case reflector.Bookmarked:
 			w.advance(d)
 		}
 	}
@@ -134,8 +144,8 @@ func (w *edit[T]) publishLocked() {
 // replace replaces the contents of d's namespace with d's items, except for the objects of kept, which could not be
 // decoded. If the store already has the version of an item, it keeps its own copy, so a relist without changes retains
 // no memory.
-func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
-	from := d.whence()
+func (w *edit[T]) replace(d *reflector.Delta[T], kept undecodable) {
+	from := d.Origin()
 	keepAll := from.Kind == reflector.RestOfShard || kept.Unnamed() > 0
 	w.Replace(d.Namespace, d.Items,
 		func(old, new T) bool {
@@ -148,23 +158,23 @@ func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
 }
 
 // advance records that the source of d has reached its resource version.
-func (w *edit[T]) advance(d *Delta[T]) {
+func (w *edit[T]) advance(d *reflector.Delta[T]) {
 	src, _ := w.next.sources.Of(d.Namespace)
-	src.Data.undecoded = d.undecoded(src.Data.undecoded)
-	w.next.sources = w.next.sources.Advance(d.Namespace, d.ResourceVersion, src.Data)
+	src.Data.undecoded = undecodableAfter(src.Data.undecoded, d)
+	w.next.sources = w.next.sources.Advance(d.Namespace, d.Version, src.Data)
 }
 
 // list records that the source of d, a Replaced, has listed its objects or has another shard. It returns the objects
 // that could not be decoded.
-func (w *edit[T]) list(d *Delta[T]) undecodable {
-	from, version := d.whence(), d.ResourceVersion
+func (w *edit[T]) list(d *reflector.Delta[T]) undecodable {
+	from, version := d.Origin(), d.Version
 	have, found := w.next.sources.Of(d.Namespace)
 	if found && from.Kind == reflector.RestOfShard {
 		if version = have.Version; have.Data.list != nil {
 			from.Listed = have.Data.list.Listed
 		}
 	}
-	data := listed{&from, d.undecoded(have.Data.undecoded)}
+	data := listed{&from, undecodableAfter(have.Data.undecoded, d)}
 	w.next.sources = w.next.sources.Set(source{Namespace: d.Namespace, Version: version, Data: data})
 	return data.undecoded
 }

@@ -309,7 +309,7 @@ func TestStatusHasWhatTheStoreLacks(t *testing.T) {
 		}
 		inf := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}}, Config[*thing]{})
 		d := Delta[*thing]{Type: Replaced, ResourceVersion: "1", Undecoded: decodeErrors(Key{Namespace: "a", Name: "x"})}
-		if err := followerOf(inf).mirror().fifo.Put(t.Context(), d); err != nil {
+		if err := followerOf(inf).mirror().pipe.Put(t.Context(), read(d)); err != nil {
 			t.Fatal(err)
 		}
 		if err := followerOf(inf).mirror().drain.Next(t.Context()); err != nil {

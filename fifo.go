@@ -22,16 +22,6 @@ type Holder[T Object] interface {
 	Get(Key) (T, bool)
 }
 
-// batcher is a [Sink] that can apply several deltas in one step.
-type batcher[T Object] interface {
-	// queue is like Put, but the sink may defer the processing of d until flush.
-	queue(ctx context.Context, d Delta[T]) error
-	// flush ends a batch of queued deltas.
-	flush() error
-	// settle waits until the sink has processed all deltas.
-	settle(ctx context.Context) error
-}
-
 // ErrClosed indicates that a FIFO or [Queue] is closed and, for a receiver, empty; or that a Subscription was closed.
 var ErrClosed = fifo.ErrClosed
 

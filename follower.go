@@ -185,11 +185,11 @@ func (f *follower[T]) waitReadable(ctx context.Context, timeout time.Duration) e
 // after the timeout of the read.
 func (f *follower[T]) unreadable(late bool) error {
 	for _, m := range f.feeder.awaited() {
-		for _, r := range m.reflectors {
-			if m.sharding.Began(r.loop.Decoder.Namespace) {
+		for _, feed := range m.feeds {
+			if m.sharding.Began(feed.loop.Decoder.Namespace) {
 				continue
 			}
-			switch n, err := r.loop.Failure(); {
+			switch n, err := feed.loop.Failure(); {
 			case err == nil:
 			case n > 1 && fetch.IsLasting(err), errors.Is(err, ErrNoList):
 				return &unreadableError{"the server refuses it", asUnsynced(err)}
@@ -223,8 +223,8 @@ func (f *follower[T]) unsynced(cause error) error {
 	var why []string
 	errs := []error{cause}
 	for _, m := range f.feeder.mirrors() {
-		for _, r := range m.reflectors {
-			namespace, text := r.loop.Decoder.Namespace, ""
+		for _, feed := range m.feeds {
+			namespace, text := feed.loop.Decoder.Namespace, ""
 			if m.sharding.Began(namespace) {
 				continue
 			}
@@ -233,7 +233,7 @@ func (f *follower[T]) unsynced(cause error) error {
 			} else if namespace != "" {
 				text = "namespace " + namespace + ": "
 			}
-			s := r.loop.Status()
+			s := feed.loop.Status()
 			if why = append(why, text+reflector.Text(&s)); s.LastError != nil {
 				errs = append(errs, asUnsynced(s.LastError))
 			}
@@ -272,7 +272,9 @@ func (f *follower[T]) pull(ctx context.Context, yield func(Event[T]) bool) { pul
 // audited returns the sources that audits compare with the server.
 func (f *follower[T]) audited() (all []audit.Source) {
 	for _, m := range f.feeder.mirrors() {
-		all = append(all, m.audited...)
+		for _, feed := range m.feeds {
+			all = append(all, feed.audited)
+		}
 	}
 	return all
 }
@@ -297,8 +299,8 @@ func (f *follower[T]) runAudits(ctx context.Context) {
 		return
 	}
 	for _, m := range f.feeder.mirrors() {
-		for _, r := range m.reflectors {
-			if r.Status().WarmStart.Loaded {
+		for _, feed := range m.feeds {
+			if feed.loop.Status().WarmStart.Loaded {
 				f.audits.Due()
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/internal/test/testkit"
 )
@@ -50,6 +51,9 @@ func packedFollowerOf[T Object](i *Informer[T]) *follower[*packed] {
 // mirror returns the feeder of f, which follows one collection.
 func (f *follower[T]) mirror() *mirror[T] { return f.feeder.(*mirror[T]) }
 
+// read returns d as a reflector's engine reads it.
+func read[T Object](d Delta[T]) *reflector.Delta[T] { return new(d.read()) }
+
 // silence is a server that never answers.
 type silence struct{}
 
@@ -79,7 +83,7 @@ func startFed(t *testing.T) fed {
 func (f fed) put(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.engine.mirror().fifo.Put(f.t.Context(), d); err != nil {
+		if err := f.engine.mirror().pipe.Put(f.t.Context(), read(d)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -283,7 +287,11 @@ func equalVersions(a, b []*thing) bool {
 // mustApply applies deltas, which must be valid, and appends their effects to changes.
 func mustApply[T Object](t testing.TB, s *Store[T], changes []change[T], deltas ...Delta[T]) []change[T] {
 	t.Helper()
-	changes, err := s.apply(deltas, changes)
+	reads := make([]reflector.Delta[T], len(deltas))
+	for i := range deltas {
+		reads[i] = deltas[i].read()
+	}
+	changes, err := s.apply(reads, changes)
 	if err != nil {
 		t.Fatal(err)
 	}

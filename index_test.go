@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
 // keyFailures are the ways in which an index's function can fail to return usable keys.
@@ -245,7 +246,7 @@ func TestPanickingKeyFunctionLeavesTheInformerUsable(t *testing.T) {
 		})
 		var told []string
 		inf.Subscribe(HandlerFuncs[*thing]{AddFunc: func(obj *thing, _ bool) { told = append(told, obj.name) }})
-		batch := []Delta[*thing]{upsert(1, "a"), upsert(2, "b")}
+		batch := []reflector.Delta[*thing]{*read(upsert(1, "a")), *read(upsert(2, "b"))}
 		if attempt(func() { inf.engine.mirror().write(batch, false) }) {
 			t.Fatal("the function did not panic")
 		}

@@ -15,7 +15,7 @@ import (
 func (f fed) queued(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.engine.mirror().fifo.pipe.Queue(f.t.Context(), &d); err != nil {
+		if err := f.engine.mirror().pipe.Queue(f.t.Context(), read(d)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -57,13 +57,13 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 		told := &recorder{}
 		inf.Subscribe(told)
 		before := list(1, "a")
-		before.from = &origin{Kind: reflector.OlderState, Change: 1}
+		before.from = &reflector.Origin{Kind: reflector.OlderState, Change: 1}
 		inf.put(before)
 		told.Want(t, "add a @1 initial=true")
 		if has := inf.engine.mirror().sharding.Has(""); inf.HasSynced() || has != 0 {
 			t.Errorf("synced %v with the shard %d after older objects", inf.HasSynced(), has)
 		}
-		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &origin{Kind: reflector.CaughtUp, Change: 1}}
+		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &reflector.Origin{Kind: reflector.CaughtUp, Change: 1}}
 		inf.queued(upsert(2, "b"), last, upsert(4, "c"))
 		told.Want(t, "add b @2 initial=true", "add c @4 initial=false")
 		if has := inf.engine.mirror().sharding.Has(""); !inf.HasSynced() || has != 1 {
@@ -79,9 +79,9 @@ func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
 	m.sharding.Add("a", nil)
 	m.sharding.Add("b", nil)
 	m.sharding.Begin("b")
-	var batch []Delta[*thing]
+	var batch []reflector.Delta[*thing]
 	for _, namespace := range []string{"a", "b", "b", "a"} {
-		batch = append(batch, Delta[*thing]{Type: Upserted, Namespace: namespace})
+		batch = append(batch, reflector.Delta[*thing]{Type: reflector.Upserted, Namespace: namespace})
 	}
 	var steps []string
 	for len(batch) > 0 {
@@ -175,7 +175,7 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		synctest.Wait()
 		exits = true
 		go func() {
-			_ = inf.engine.mirror().fifo.pipe.Queue(t.Context(), new(upsert(2, "a")))
+			_ = inf.engine.mirror().pipe.Queue(t.Context(), read(upsert(2, "a")))
 			_ = inf.engine.mirror().drain.Flush()
 		}()
 		synctest.Wait()

@@ -78,12 +78,12 @@ func (f *follower[T]) status() InformerStatus {
 // addStatus adds the status of m to s.
 func (m *mirror[T]) addStatus(s *InformerStatus) {
 	snap := m.store.Snapshot()
-	queued, blocked := m.fifo.Len()
+	queued, blocked := m.pipe.Len()
 	s.Queued += queued
 	s.Blocked += blocked
-	for _, r := range m.reflectors {
-		part := r.Status()
-		src, _ := snap.sources.Of(r.loop.Decoder.Namespace)
+	for _, f := range m.feeds {
+		part := f.loop.Status()
+		src, _ := snap.sources.Of(f.loop.Decoder.Namespace)
 		part.Stale = src.Data.undecoded.Len() // a reader that sees a list in the store must see what it lacks
 		s.Reflectors = append(s.Reflectors, part)
 	}

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"fmt"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -17,24 +18,24 @@ import (
 	"github.com/typedinformer/informer/internal/source/warmstart"
 )
 
-// mirror keeps a store equal to a collection on the API server: reflectors put deltas into a FIFO, and the mirror
+// mirror keeps a store equal to a collection on the API server: reflectors put deltas into a pipe, and the mirror
 // writes them to the store. It is the feeder of a follower whose store is that store.
 type mirror[T Object] struct {
-	resource   Resource
-	config     Config[T]
-	store      *Store[T]
-	reflectors []*Reflector[T]
-	audited    []audit.Source
-	fifo       *FIFO[T]
-	sharding   *reshard.Rollout
-	end        context.CancelCauseFunc // ends run
+	resource Resource
+	config   Config[T]
+	store    *Store[T]
+	feeds    []*feed[T] // one for each namespace
+	pipe     *fifo.Pipe[reflector.Delta[T]]
+	sharding *reshard.Rollout
+	end      context.CancelCauseFunc // ends run
 
 	hub *deliver.Hub[T]
 
-	drain   fifo.Drain[Delta[T]]                       // moves deltas from fifo to the store, by apply
-	write   func(batch []Delta[T], initial bool) error // writes a batch to the store; its additions may be initial
-	changes []change[T]                                // scratch memory of write
-	done    func()                                     // called when the store has the first list of each namespace
+	drain fifo.Drain[reflector.Delta[T]] // moves deltas from pipe to the store, by apply
+	// write writes a batch to the store; its additions may be initial
+	write   func(batch []reflector.Delta[T], initial bool) error
+	changes []change[T] // scratch memory of write
+	done    func()      // called when the store has the first list of each namespace
 }
 
 // hooks are functions that the reflectors of a mirror call.
@@ -49,12 +50,12 @@ func newMirror[T Object](resource Resource, config Config[T], store *Store[T], h
 		resource: resource,
 		config:   config,
 		store:    store,
-		fifo:     NewFIFO[T](0),
+		pipe:     fifo.New(fifoCapacity, (*reflector.Delta[T]).Alone),
 		sharding: reshard.New(shardset.Shard(resource.Shard).Clone()),
 		hub:      hub,
 	}
 	m.write, m.done = m.writeOwn, hub.Load
-	m.drain.Pipe, m.drain.Few, m.drain.Apply = m.fifo.pipe, fewChanges, m.apply
+	m.drain.Pipe, m.drain.Few, m.drain.Apply = m.pipe, fewChanges, m.apply
 	m.drain.Wait, m.drain.Full = hub.WaitForRoom, hub.Full
 	m.drain.Exited = func() { m.end(m.exited()) } // the reflector must not retry then
 	return m
@@ -71,41 +72,77 @@ func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], hooks hoo
 		if namespace != "" {
 			part.Namespaces = []string{namespace}
 		}
-		r, err := newReflector(client, part, feed[T]{m}, m.config, packing)
+		f := &feed[T]{resource: part, mirror: m}
+		loop, err := newLoop(client, part, m.config, packing, f, m.store.Get)
 		if err != nil {
 			return err
 		}
-		r.loop.Decoder.Own = true // only the reflectors write to the store
-		r.loop.Resumed, r.loop.Waiting = hooks.resumed, hooks.waiting
-		m.store.values = r.loop.Source.HasValues()
-		m.sharding.Add(namespace, r.loop.Shard.Want)
-		m.reflectors = append(m.reflectors, r)
-		m.audited = append(m.audited, newAudited(client, part, r, m.store))
+		f.loop = loop
+		loop.Decoder.Own = true // only the feeds write to the store
+		loop.Resumed, loop.Waiting = hooks.resumed, hooks.waiting
+		m.store.values = loop.Source.HasValues()
+		m.sharding.Add(namespace, loop.Shard.Want)
+		f.audited = newAudited(client, part, loop, m.store)
+		m.feeds = append(m.feeds, f)
 	}
-	if len(m.reflectors) > 1 {
-		shareWork(m.reflectors)
+	if len(m.feeds) > 1 {
+		m.shareWork(run.NewLimit(run.MaxWorkers), run.NewLimit(1))
 	}
 	return nil
 }
 
-// shareWork makes reflectors share one limit of concurrent decoding, and call one callback of Config at a time.
-func shareWork[T Object](reflectors []*Reflector[T]) {
-	decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
-	for _, r := range reflectors {
-		r.loop.Decoder.Decoding, r.loop.Decoder.Calling = decoding, calling
+// shareWork makes the feeds share limits of concurrent decoding, and of calls of functions of Config.
+func (m *mirror[T]) shareWork(decoding, calling run.Limit) {
+	for _, f := range m.feeds {
+		f.loop.Decoder.Decoding, f.loop.Decoder.Calling = decoding, calling
 	}
 }
 
-// feed is the [Holder] and the batcher that the reflectors feed.
-type feed[T Object] struct{ mirror *mirror[T] }
-
-func (f feed[T]) Put(ctx context.Context, d Delta[T]) error { return f.mirror.fifo.Put(ctx, d) }
-func (f feed[T]) Get(key Key) (T, bool)                     { return f.mirror.store.Get(key) }
-func (f feed[T]) queue(ctx context.Context, d Delta[T]) error {
-	return f.mirror.fifo.pipe.Queue(ctx, &d)
+// feed is a reflector of a mirror, which reads one namespace or all, and its sink: it puts deltas into the pipe of the
+// mirror.
+type feed[T Object] struct {
+	resource  Resource
+	mirror    *mirror[T]
+	loop      *reflector.Loop[T]
+	audited   audit.Source
+	undecoded undecodable // as of the last delta
 }
-func (f feed[T]) flush() error                     { return f.mirror.drain.Flush() }
-func (f feed[T]) settle(ctx context.Context) error { return f.mirror.drain.Settle(ctx) }
+
+// run lists and watches until ctx ends.
+func (f *feed[T]) run(ctx context.Context) (err error) {
+	pprof.Do(ctx, pprof.Labels("informer", f.resource.String()), func(ctx context.Context) { err = f.loop.Run(ctx) })
+	return err
+}
+
+// Put implements reflector.Sink.
+func (f *feed[T]) Put(ctx context.Context, d reflector.Delta[T]) (err error) {
+	if d.Type == reflector.Replaced {
+		err = f.mirror.pipe.Put(ctx, &d)
+	} else {
+		err = f.mirror.pipe.Queue(ctx, &d)
+	}
+	if err == nil {
+		f.undecoded = undecodableAfter(f.undecoded, &d)
+	}
+	return err
+}
+
+// Flush implements reflector.Sink.
+func (f *feed[T]) Flush() error { return f.mirror.drain.Flush() }
+
+// Held implements reflector.Sink.
+func (f *feed[T]) Held(ctx context.Context, key Key) (version string, ok bool, err error) {
+	if err := f.mirror.drain.Settle(ctx); err != nil {
+		return "", false, err
+	}
+	if obj, has := f.mirror.store.Get(key); has {
+		version = obj.GetResourceVersion()
+	}
+	return version, true, nil
+}
+
+// Stale implements reflector.Sink.
+func (f *feed[T]) Stale() int { return f.undecoded.Len() }
 
 // run implements feeder.
 func (m *mirror[T]) run(ctx context.Context) error {
@@ -119,8 +156,8 @@ func (m *mirror[T]) run(ctx context.Context) error {
 			end(do(ctx))
 		})
 	}
-	for _, r := range m.reflectors {
-		run(r.Run)
+	for _, f := range m.feeds {
+		run(f.run)
 	}
 	run(m.drain.Run)
 	saver := m.saver()
@@ -135,7 +172,7 @@ func (m *mirror[T]) run(ctx context.Context) error {
 }
 
 // close implements feeder.
-func (m *mirror[T]) close() { m.fifo.Close(false) }
+func (m *mirror[T]) close() { m.pipe.Close(false) }
 
 // mirrors implements feeder.
 func (m *mirror[T]) mirrors() []*mirror[T] { return []*mirror[T]{m} }
@@ -162,8 +199,8 @@ func (m *mirror[T]) saver() *warmstart.Saver {
 		return nil
 	}
 	s := &warmstart.Saver{Interval: m.config.WarmStart.interval(), Content: m.content}
-	for _, r := range m.reflectors {
-		s.States = append(s.States, r.loop.Saved)
+	for _, f := range m.feeds {
+		s.States = append(s.States, f.loop.Saved)
 	}
 	return s
 }
@@ -188,8 +225,8 @@ func (m *mirror[T]) content(namespace string) (c warmstart.Content, ok bool) {
 // continues to decode.
 const fewChanges = 32
 
-// apply writes a batch of the FIFO to the store. The drain calls it, for one batch at a time.
-func (m *mirror[T]) apply(batch []Delta[T]) error {
+// apply writes a batch of the pipe to the store. The drain calls it, for one batch at a time.
+func (m *mirror[T]) apply(batch []reflector.Delta[T]) error {
 	for len(batch) > 0 {
 		n, initial := m.step(batch)
 		if err := m.write(batch[:n], initial); err != nil {
@@ -202,7 +239,7 @@ func (m *mirror[T]) apply(batch []Delta[T]) error {
 }
 
 // writeOwn writes a batch to the store and to every backlog.
-func (m *mirror[T]) writeOwn(batch []Delta[T], initial bool) (err error) {
+func (m *mirror[T]) writeOwn(batch []reflector.Delta[T], initial bool) (err error) {
 	m.changes, err = m.hub.Apply(func() ([]change[T], error) { return m.store.apply(batch, m.changes) }, initial)
 	clear(m.changes)
 	if m.changes = m.changes[:0]; cap(m.changes) > fifoCapacity {
@@ -213,21 +250,21 @@ func (m *mirror[T]) writeOwn(batch []Delta[T], initial bool) (err error) {
 
 // step returns how many deltas of batch to apply in one step, and whether their additions are initial. They are initial
 // until the store has the first list of their namespace, or has caught up after a warm start.
-func (m *mirror[T]) step(batch []Delta[T]) (n int, initial bool) {
+func (m *mirror[T]) step(batch []reflector.Delta[T]) (n int, initial bool) {
 	if run.IsClosed(m.sharding.Begun()) {
 		return len(batch), false
 	}
 	n, initial = 1, !m.sharding.Began(batch[0].Namespace)
-	for n < len(batch) && batch[n-1].from == nil && !m.sharding.Began(batch[n].Namespace) == initial {
+	for n < len(batch) && batch[n-1].From == nil && !m.sharding.Began(batch[n].Namespace) == initial {
 		n++
 	}
 	return n, initial
 }
 
 // note records the first list and the shard that the store has after d, the last delta of a step.
-func (m *mirror[T]) note(d *Delta[T]) {
-	from := d.whence()
-	if d.Type != Replaced && from.Kind != reflector.CaughtUp || from.Kind == reflector.OlderState {
+func (m *mirror[T]) note(d *reflector.Delta[T]) {
+	from := d.Origin()
+	if d.Type != reflector.Replaced && from.Kind != reflector.CaughtUp || from.Kind == reflector.OlderState {
 		return
 	}
 	if m.sharding.Begin(d.Namespace) {

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/typedinformer/informer/internal/deliver/fifo"
 	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
 // Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace. Some informers are compact.
@@ -35,21 +37,21 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		m.Step("namespaces %q, compact=%v, FIFO of %d", resource.Namespaces, compact, capacity)
 		// feed returns a function that puts d into the FIFO.
 		feed := func(d Delta[*thing]) (put func(context.Context) error) {
-			return func(ctx context.Context) error { return followerOf(inf).mirror().fifo.Put(ctx, d) }
+			return func(ctx context.Context) error { return followerOf(inf).mirror().pipe.Put(ctx, read(d)) }
 		}
 		if compact {
 			packer := newThingPacker(m)
 			engine := packedFollowerOf(inf)
-			engine.mirror().fifo = NewFIFO[*packed](capacity)
-			engine.mirror().drain.Pipe = engine.mirror().fifo.pipe
+			engine.mirror().pipe = fifo.New(capacity, (*reflector.Delta[*packed]).Alone)
+			engine.mirror().drain.Pipe = engine.mirror().pipe
 			feed = func(d Delta[*thing]) func(context.Context) error {
 				packed := packer.delta(d)
-				return func(ctx context.Context) error { return engine.mirror().fifo.Put(ctx, packed) }
+				return func(ctx context.Context) error { return engine.mirror().pipe.Put(ctx, read(packed)) }
 			}
 		} else {
 			engine := followerOf(inf)
-			engine.mirror().fifo = NewFIFO[*thing](capacity)
-			engine.mirror().drain.Pipe = engine.mirror().fifo.pipe
+			engine.mirror().pipe = fifo.New(capacity, (*reflector.Delta[*thing]).Alone)
+			engine.mirror().drain.Pipe = engine.mirror().pipe
 		}
 		users := &Users[*thing]{
 			Model:    m,

@@ -47,12 +47,25 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if config.WarmStart.Storage != nil {
 		return nil, errors.New("Config.WarmStart: a reflector holds no objects, so it cannot save them; only an Informer can")
 	}
-	return newReflector(client, resource, sink, config, intake.Unpacked[T]{Decoded: config.goType()})
+	if sink == nil {
+		return nil, errors.New("the sink is nil: a reflector needs a sink for its deltas")
+	}
+	o := &outlet[T]{resource: resource, sink: sink}
+	var held func(Key) (T, bool)
+	if o.holder, _ = sink.(Holder[T]); o.holder != nil {
+		held = o.holder.Get
+	}
+	loop, err := newLoop(client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, o, held)
+	if err != nil {
+		return nil, err
+	}
+	return &Reflector[T]{resource, loop}, nil
 }
 
-// newReflector is like NewReflector, but decodes objects of packing's type, from which packing makes a T.
-func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T],
-	packing intake.Packing[T]) (*Reflector[T], error) {
+// newLoop returns the engine of a reflector of resource. It decodes objects of packing's type, from which packing makes
+// a T, and puts deltas into sink. held returns an object that the sink has; nil if the sink does not know.
+func newLoop[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
+	sink reflector.Sink[T], held func(Key) (T, bool)) (*reflector.Loop[T], error) {
 	if err := resource.validate(); err != nil {
 		return nil, err
 	}
@@ -60,11 +73,8 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		return nil, fmt.Errorf("Resource.Namespaces of %s: a reflector follows one namespace or all, not %d",
 			resource.Resource, len(resource.Namespaces))
 	}
-	switch {
-	case client == nil:
+	if client == nil {
 		return nil, errNoClient
-	case sink == nil:
-		return nil, errors.New("the sink is nil: a reflector needs a sink for its deltas")
 	}
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -73,35 +83,11 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if err := config.WarmStart.validate(resource, t, config.Transform != nil || config.Filter != nil); err != nil {
 		return nil, err
 	}
-	own, err := decode.NewPool(t, client.http.Accept, config.KeepManagedFields)
+	d, err := newDecoder(client, resource, config, packing)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), client.http.Accept, false)
-	if err != nil {
-		return nil, err
-	}
-	d := &intake.Decoder[T]{
-		Pool:      own,
-		Packing:   packing,
-		Metadata:  metadata,
-		Namespace: resource.sources()[0],
-		Share:     config.Share,
-		Filter:    config.Filter,
-		Transform: config.Transform,
-		Calling:   run.NewLimit(1),
-
-		DropManagedFields: !config.KeepManagedFields,
-	}
-	holder, holds := sink.(Holder[T])
-	if holds {
-		d.Held = holder.Get
-	}
-	if report := config.OnDecodeError; report != nil {
-		d.OnDecodeError = func(key Key, err error, raw []byte) {
-			report(&DecodeError{Resource: resource, Key: key, Err: err, Raw: raw})
-		}
-	}
+	d.Held = held
 	source := fetch.NewSource(fetch.Config{
 		Client:        client.http,
 		Path:          resource.path(d.Namespace),
@@ -109,13 +95,13 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Kind:          decode.NewKind(t, resource.Resource),
 		LabelSelector: resource.LabelSelector,
 		FieldSelector: resource.FieldSelector,
-		Accept:        own.Accept(),
-		AcceptList:    own.AcceptList(),
-		Check:         own.Check,
-		Torn:          holds, // a sink that knows its objects ignores what it has already
+		Accept:        d.Pool.Accept(),
+		AcceptList:    d.Pool.AcceptList(),
+		Check:         d.Pool.Check,
+		Torn:          held != nil, // a sink that knows its objects ignores what it has already
 	})
 	c := reflector.Config[T]{
-		Sink:       newOutlet(resource, d.Namespace, sink),
+		Sink:       sink,
 		Source:     source,
 		Absence:    fetch.NewAbsence(source, len(resource.Namespaces) > 0),
 		Decoder:    d,
@@ -130,12 +116,39 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if config.WarmStart.Storage != nil {
 		c.Saved = reflector.NewSaved(savedConfig(client, resource, config, c.Log), source, d)
 	}
-	r := &Reflector[T]{resource, reflector.New(c)}
-	d.Report = func(key Key, err error) {
-		r.loop.NoteDecodeError(key.String(), err, &DecodeError{Resource: resource, Key: key, Err: err})
+	return reflector.New(c), nil
+}
+
+// newDecoder returns the decoder of a reflector of resource.
+func newDecoder[T Object](client *Client, resource Resource, config Config[T],
+	packing intake.Packing[T]) (*intake.Decoder[T], error) {
+	pool, err := decode.NewPool(packing.Type(), client.http.Accept, config.KeepManagedFields)
+	if err != nil {
+		return nil, err
 	}
-	d.ReportShared = r.loop.NoteSharedKey
-	return r, nil
+	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), client.http.Accept, false)
+	if err != nil {
+		return nil, err
+	}
+	d := &intake.Decoder[T]{
+		Pool:       pool,
+		Packing:    packing,
+		Metadata:   metadata,
+		Namespace:  resource.sources()[0],
+		Collection: &collection{resource},
+		Share:      config.Share,
+		Filter:     config.Filter,
+		Transform:  config.Transform,
+		Calling:    run.NewLimit(1),
+
+		DropManagedFields: !config.KeepManagedFields,
+	}
+	if report := config.OnDecodeError; report != nil {
+		d.OnDecodeError = func(key Key, err error, raw []byte) {
+			report(&DecodeError{Resource: resource, Key: key, Err: err, Raw: raw})
+		}
+	}
+	return d, nil
 }
 
 // savedConfig describes the saved state of a reflector, but for what [reflector.NewSaved] adds.
@@ -173,68 +186,32 @@ func (r *Reflector[T]) Run(ctx context.Context) (err error) {
 // Status returns the present status of the reflector.
 func (r *Reflector[T]) Status() status.Reflector { return r.loop.Status() }
 
-// outlet is the [reflector.Sink] that passes deltas to a [Sink].
+// outlet is a [Sink] as a [reflector.Sink].
 type outlet[T Object] struct {
 	resource  Resource
-	namespace string
 	sink      Sink[T]
-	batcher   batcher[T]  // sink as a batcher; nil if it is none
+	holder    Holder[T]   // sink as a Holder; nil if it is none
 	undecoded undecodable // as of the last delta
 }
 
-func newOutlet[T Object](resource Resource, namespace string, sink Sink[T]) *outlet[T] {
-	o := &outlet[T]{resource: resource, namespace: namespace, sink: sink}
-	o.batcher, _ = sink.(batcher[T])
-	return o
-}
-
 // Put implements reflector.Sink.
-func (o *outlet[T]) Put(ctx context.Context, from reflector.Delta[T]) (err error) {
-	d := Delta[T]{
-		Type:            DeltaType(from.Type),
-		Object:          from.Object,
-		Key:             from.Key,
-		Items:           from.Items,
-		Restored:        from.Restored,
-		Namespace:       o.namespace,
-		ResourceVersion: from.Version,
-		from:            from.From,
-	}
-	for _, f := range from.Undecoded {
-		d.Undecoded = append(d.Undecoded,
-			&DecodeError{Resource: o.resource, Key: f.Key, UID: f.UID, ResourceVersion: f.Version, Err: f.Err})
-	}
-	if o.batcher != nil && d.Type != Replaced {
-		err = o.batcher.queue(ctx, d)
-	} else {
-		err = o.sink.Put(ctx, d)
-	}
+func (o *outlet[T]) Put(ctx context.Context, d reflector.Delta[T]) error {
+	err := o.sink.Put(ctx, deltaOf(&d, o.resource))
 	if err == nil {
-		o.undecoded = d.undecoded(o.undecoded)
+		o.undecoded = undecodableAfter(o.undecoded, &d)
 	}
 	return err
 }
 
 // Flush implements reflector.Sink.
-func (o *outlet[T]) Flush() error {
-	if o.batcher == nil {
-		return nil
-	}
-	return o.batcher.flush()
-}
+func (o *outlet[T]) Flush() error { return nil }
 
 // Held implements reflector.Sink.
-func (o *outlet[T]) Held(ctx context.Context, key Key) (version string, ok bool, err error) {
-	holder, ok := o.sink.(Holder[T])
-	if !ok {
+func (o *outlet[T]) Held(_ context.Context, key Key) (version string, ok bool, err error) {
+	if o.holder == nil {
 		return "", false, nil
 	}
-	if o.batcher != nil {
-		if err := o.batcher.settle(ctx); err != nil {
-			return "", false, err
-		}
-	}
-	if obj, has := holder.Get(key); has {
+	if obj, has := o.holder.Get(key); has {
 		version = obj.GetResourceVersion()
 	}
 	return version, true, nil

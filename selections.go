@@ -106,22 +106,20 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 	store, _ := NewStore[T]()
 	store.same = s.packing.SameContent
 	m.mirror = newMirror(resource, config, store, s.hub)
-	m.write = func(batch []Delta[T], initial bool) error { return s.write(m, batch, initial) }
+	m.write = func(batch []reflector.Delta[T], initial bool) error { return s.write(m, batch, initial) }
 	m.done = s.members.Settle
 	err := m.reflect(s.client, s.packing, s.hooks)
-	for i, of := range m.audited {
-		m.audited[i] = unlessRefused[T]{of, m}
-	}
-	for _, r := range m.reflectors {
-		r.loop.Decoder.Decoding, r.loop.Decoder.Calling = s.decoding, s.calling
-		r.loop.Decoder.Held = func(key Key) (T, bool) { // an object of several selections is decoded and held once
+	m.shareWork(s.decoding, s.calling)
+	for _, f := range m.feeds {
+		f.audited = unlessRefused[T]{f.audited, m}
+		f.loop.Decoder.Held = func(key Key) (T, bool) { // an object of several selections is decoded and held once
 			if obj, ok := store.Get(key); ok {
 				return obj, true
 			}
 			return s.store.Get(key)
 		}
 		if highest := s.store.Snapshot().sources.Highest(); highest != "" {
-			r.loop.ListSince(highest) // an older list could have deleted objects
+			f.loop.ListSince(highest) // an older list could have deleted objects
 		}
 	}
 	return m, err
@@ -155,7 +153,7 @@ func (s *selections[T]) look(do func()) {
 }
 
 // write writes a batch of m to its store and to that of the follower, in one step.
-func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) error {
+func (s *selections[T]) write(m *member[T], batch []reflector.Delta[T], initial bool) error {
 	restored := false
 	_, err := s.hub.Apply(func() (changes []change[T], err error) {
 		if !s.members.Contains(m) { // dropped
@@ -189,17 +187,17 @@ func (s *selections[T]) relist() {
 	var behind []union.Part[T]
 	s.look(func() { behind = s.members.Behind() })
 	for _, of := range behind {
-		for _, r := range of.(*member[T]).reflectors {
-			r.loop.Relist(errRestored)
+		for _, f := range of.(*member[T]).feeds {
+			f.loop.Relist(errRestored)
 		}
 	}
 }
 
 // share replaces the objects of batch by those of the store that are the same versions, so that they are held once.
-func (s *selections[T]) share(batch []Delta[T]) {
+func (s *selections[T]) share(batch []reflector.Delta[T]) {
 	have := &s.store.Snapshot().version
 	for i := range batch {
-		if d := &batch[i]; d.Type == Upserted {
+		if d := &batch[i]; d.Type == reflector.Upserted {
 			d.Object = edits.Held(have, d.Object)
 		} else if !d.Restored { // otherwise, the same version can have other content
 			edits.HoldAll(have, d.Items)
@@ -209,7 +207,7 @@ func (s *selections[T]) share(batch []Delta[T]) {
 
 // merge merges the changes of a write of m into the union. The store of m was at version before. merge returns true if
 // others have to list again.
-func (s *selections[T]) merge(m *member[T], before string, batch []Delta[T], w *edit[T]) (restored bool) {
+func (s *selections[T]) merge(m *member[T], before string, batch []reflector.Delta[T], w *edit[T]) (restored bool) {
 	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
 	step := union.Step[T]{From: before, Changes: func(yield func(union.Change[T]) bool) {
 		for i := range s.scratch {
@@ -222,12 +220,12 @@ func (s *selections[T]) merge(m *member[T], before string, batch []Delta[T], w *
 	}}
 	for i := range batch {
 		d := &batch[i]
-		if d.Type == Replaced {
-			step.Listed = step.Listed || d.whence().Kind == reflector.WholeShard
+		if d.Type == reflector.Replaced {
+			step.Listed = step.Listed || d.Origin().Kind == reflector.WholeShard
 			step.Relisted = step.Relisted || d.Restored
-			step.WentBack = step.WentBack || d.Restored && d.ResourceVersion != "" && object.Older(d.ResourceVersion, before)
+			step.WentBack = step.WentBack || d.Restored && d.Version != "" && object.Older(d.Version, before)
 		}
-		before = cmp.Or(d.ResourceVersion, before)
+		before = cmp.Or(d.Version, before)
 	}
 	restored = s.members.Update(m, step, w)
 	src.Namespace, src.Part = m.Namespace, m.part()
@@ -255,9 +253,9 @@ func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version s
 		if !m.Covers(q.Key.Namespace) || m.refused.Load() {
 			continue
 		}
-		has, r, shard := false, m.reflectors[0], m.sharding.Latest()
-		ids := r.loop.Decoder.Identities(intake.Asked{Shard: shard}, func(Key, string, string) { has = true })
-		source := newMetadataSource(s.client, m.resource, r, q.Key)
+		has, loop, shard := false, m.feeds[0].loop, m.sharding.Latest()
+		ids := loop.Decoder.Identities(intake.Asked{Shard: shard}, func(Key, string, string) { has = true })
+		source := newMetadataSource(s.client, m.resource, loop, q.Key)
 		err = run.Apart(func() (err error) { // it calls Config.Filter
 			if version == "" {
 				at, err := source.List(ctx, q.Version, 0, ids, shard.String())
@@ -358,8 +356,9 @@ func (m *member[T]) Added(c union.Content[T]) {
 func (m *member[T]) Dropped(c union.Content[T]) (objects []T) {
 	next, had := c.(*edit[T]).next, m.store.Snapshot()
 	next.sources = next.sources.Without(m.Namespace, m.part())
-	m.sharding.Note(m.Namespace, math.MaxUint64)                                    // no wait includes it any more
-	_, _ = m.store.apply([]Delta[T]{{Type: Replaced, Namespace: m.Namespace}}, nil) // nor does an audit or a save
+	m.sharding.Note(m.Namespace, math.MaxUint64) // no wait includes it any more
+	nothing := []reflector.Delta[T]{{Type: reflector.Replaced, Namespace: m.Namespace}}
+	_, _ = m.store.apply(nothing, nil) // nor does an audit or a save
 	return had.List()
 }
 

@@ -12,9 +12,13 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/informer/sources"
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/store/arrival"
 	"github.com/typedinformer/informer/internal/store/table"
+	"github.com/typedinformer/informer/internal/store/undecoded"
 )
 
 // Store is the local copy of a collection. Each read sees one consistent [Snapshot] and takes no lock. Readers
@@ -31,9 +35,10 @@ type Store[T Object] struct {
 	// name, and one with a known UID and resource version may have new content.
 	values bool
 
-	mu    sync.Mutex     // serializes writers; protects the fields below
-	wake  chan struct{}  // closed at the next publication; nil if nothing waits
-	table table.Table[T] // makes the versions of the snapshots
+	mu    sync.Mutex           // serializes writers; protects the fields below
+	wake  chan struct{}        // closed at the next publication; nil if nothing waits
+	table table.Table[T]       // makes the versions of the snapshots
+	reads []reflector.Delta[T] // scratch memory of a StoreWriter
 
 	board arrival.Board // has a lock of its own
 }
@@ -108,8 +113,42 @@ type source = sources.Source[listed]
 
 // listed is the state of a source in a snapshot, besides its resource version.
 type listed struct {
-	list      *origin // of the objects; nil before the first list
+	list      *reflector.Origin // of the objects; nil before the first list
 	undecoded undecodable
+}
+
+// undecodable are the objects of a source whose newest version could not be decoded.
+type undecodable struct {
+	*undecoded.Set
+	collection intake.Collection // that of the first object; nil if there was none
+}
+
+// failure returns the error of the object with that key for a reason of the set.
+func (u undecodable) failure(key Key, why error) *DecodeError {
+	return u.collection.DecodeError(key, why).(*DecodeError)
+}
+
+// undecodableAfter returns the objects of the source of d that could not be decoded after d, given those before.
+func undecodableAfter[T Object](before undecodable, d *reflector.Delta[T]) undecodable {
+	switch {
+	case d.Type == reflector.Replaced && d.Origin().Kind != reflector.RestOfShard:
+		before = undecodable{}
+	case before.Set == nil: // the common case
+	case d.Type == reflector.Upserted:
+		before.Set = before.Without(KeyOf(d.Object))
+	case d.Type == reflector.Removed:
+		before.Set = before.Without(d.RemovedKey())
+	}
+	for _, failed := range d.Undecoded {
+		if d.Namespace != "" && failed.Key.Namespace != d.Namespace && failed.Key.Name != "" {
+			continue
+		}
+		if before.Set == nil {
+			before.collection = failed.Collection
+		}
+		before.Set = before.With(failed.Key, object.ID{UID: failed.UID, Version: failed.Version}, failed.Err)
+	}
+	return before
 }
 
 // shard returns the shard that the store has of the source.

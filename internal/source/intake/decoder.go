@@ -28,11 +28,13 @@ func keyOf(id decode.Identity) object.Key {
 // Transform. It reports objects for which that fails. The exported fields must be set before the first object.
 type Decoder[T object.Object] struct {
 	Pool      *decode.Pool
-	Packing   Packing[T]                 // makes a T of what Pool decodes
-	Metadata  *decode.Pool               // of *metav1.PartialObjectMetadata, for Filter
-	Namespace string                     // the namespace of all objects; empty for any
-	Share     bool                       // different objects share equal parts
-	Held      func(object.Key) (T, bool) // returns the version that is held; nil if nothing is held
+	Packing   Packing[T]   // makes a T of what Pool decodes
+	Metadata  *decode.Pool // of *metav1.PartialObjectMetadata, for Filter
+	Namespace string       // the namespace of all objects; empty for any
+	// Collection is the collection of the objects, for their failures. It is not used otherwise.
+	Collection Collection
+	Share      bool                       // different objects share equal parts
+	Held       func(object.Key) (T, bool) // returns the version that is held; nil if nothing is held
 	// DropManagedFields removes metadata.managedFields from objects that are Go values. Pool does so for all others.
 	DropManagedFields bool
 	Own               bool      // all objects that Held returns come from decoders with the same configuration

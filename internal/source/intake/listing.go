@@ -51,10 +51,10 @@ func (c *Collector[T]) take(o Result[T]) error {
 	case c.events && (o.Deleted || o.Filtered) && o.Key.Name != "":
 		c.listing.remove(o.Key)
 	case c.events && o.Filtered:
-		c.listing.fail(Failure{Err: errNamelessFiltered})
+		c.listing.fail(Failure{Err: errNamelessFiltered, Collection: c.decoder.Collection})
 	case o.Filtered:
 	case o.Err != nil:
-		c.listing.fail(Failure{Key: o.Key, UID: o.UID, Version: o.Version, Err: o.Err})
+		c.listing.fail(c.decoder.Failed(&o))
 	default:
 		c.listing.add(o.Object)
 	}
@@ -70,6 +70,19 @@ type Failure struct {
 	Key          object.Key // empty if unknown
 	UID, Version string
 	Err          error // why
+	Collection   Collection
+}
+
+// Collection is the collection of an object. The root implements it: the type of these errors names a Resource, which
+// is above all rooms.
+type Collection interface {
+	// DecodeError returns the error that the object with that key could not be decoded because of why.
+	DecodeError(key object.Key, why error) error
+}
+
+// Failed returns the failure of o, which could not be decoded.
+func (d *Decoder[T]) Failed(o *Result[T]) Failure {
+	return Failure{Key: o.Key, UID: o.UID, Version: o.Version, Err: o.Err, Collection: d.Collection}
 }
 
 // Undecoded yields the objects that could not be decoded.

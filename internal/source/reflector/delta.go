@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/typedinformer/informer/internal/object"
@@ -31,8 +32,71 @@ type Delta[T object.Object] struct {
 	Items     []T
 	Undecoded []intake.Failure
 	Restored  bool
+	Namespace string  // that of the loop; empty means all
 	Version   string  // the resource version
-	From      *Origin // nil if the delta needs none
+	From      *Origin // nil if the delta needs none, or does not come from a loop
+}
+
+// Alone reports whether d is a batch of its own, in a pipe.
+func (d *Delta[T]) Alone() bool { return d.Type == Replaced }
+
+// Origin returns where d comes from. That is a list of the whole collection if From is nil.
+func (d *Delta[T]) Origin() Origin {
+	if d.From == nil {
+		return Origin{}
+	}
+	return *d.From
+}
+
+// RemovedKey returns the key of the object that d, a Removed, removes.
+func (d *Delta[T]) RemovedKey() object.Key {
+	if !object.IsNil(d.Object) {
+		return object.KeyOf(d.Object)
+	}
+	return d.Key
+}
+
+// Validate returns an error if d has no type, if one of its objects is nil, has no name or is outside d.Namespace, or
+// if an entry of Undecoded has no error. If nameless is true, objects may lack a name.
+func (d *Delta[T]) Validate(nameless bool) error {
+	for i := range d.Undecoded {
+		if d.Undecoded[i].Err == nil {
+			return fmt.Errorf("%v has an entry of Undecoded without an error", d.Type)
+		}
+	}
+	switch d.Type {
+	case Upserted:
+		return d.validateObject(d.Object, nameless)
+	case Removed:
+		return d.validateKey(d.RemovedKey(), nameless)
+	case Replaced:
+		for _, obj := range d.Items {
+			if err := d.validateObject(obj, nameless); err != nil {
+				return err
+			}
+		}
+		return nil
+	case Bookmarked:
+		return nil
+	}
+	return fmt.Errorf("unknown type %v", d.Type)
+}
+
+func (d *Delta[T]) validateObject(obj T, nameless bool) error {
+	if object.IsNil(obj) {
+		return fmt.Errorf("%v has a nil object", d.Type)
+	}
+	return d.validateKey(object.KeyOf(obj), nameless)
+}
+
+func (d *Delta[T]) validateKey(key object.Key, nameless bool) error {
+	switch {
+	case key.Name == "" && !nameless:
+		return fmt.Errorf("%v has an object without a name", d.Type)
+	case d.Namespace != "" && key.Namespace != d.Namespace:
+		return fmt.Errorf("%v of namespace %q has object %s of another namespace", d.Type, d.Namespace, key)
+	}
+	return nil
 }
 
 // DeltaType is the kind of a [Delta]. The values are those of informer.DeltaType.
@@ -45,6 +109,21 @@ const (
 	Replaced
 	Bookmarked
 )
+
+// String returns "Upserted", "Removed", "Replaced" or "Bookmarked".
+func (t DeltaType) String() string {
+	switch t {
+	case Upserted:
+		return "Upserted"
+	case Removed:
+		return "Removed"
+	case Replaced:
+		return "Replaced"
+	case Bookmarked:
+		return "Bookmarked"
+	}
+	return fmt.Sprintf("DeltaType(%d)", uint8(t))
+}
 
 // Origin describes where a Replaced comes from, and the delta that ends a warm start.
 type Origin struct {

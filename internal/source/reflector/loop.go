@@ -69,9 +69,10 @@ type Loop[T object.Object] struct {
 	watchesBy map[status.Reason]int
 }
 
-// New returns a loop before its first Run. Config.Decoder decodes the objects of Config.Source.
+// New returns a loop before its first Run. Config.Decoder decodes the objects of Config.Source, and reports to the
+// loop.
 func New[T object.Object](c Config[T]) *Loop[T] {
-	return &Loop[T]{
+	l := &Loop[T]{
 		Config: c,
 		warm:   warmStart[T]{state: c.Saved, log: c.Log},
 		state:  fetch.Start(!c.TellAbsent),
@@ -80,6 +81,8 @@ func New[T object.Object](c Config[T]) *Loop[T] {
 		listsBy:   map[status.Reason]int{},
 		watchesBy: map[status.Reason]int{},
 	}
+	c.Decoder.Report, c.Decoder.ReportShared = l.noteDecodeError, l.noteSharedKey
+	return l
 }
 
 // ListSince makes the first list have every change up to version.

@@ -31,6 +31,13 @@ import (
 	"github.com/typedinformer/informer/status"
 )
 
+// collection is the collection of the tests.
+type collection struct{}
+
+func (collection) DecodeError(key object.Key, why error) error {
+	return fmt.Errorf("decode %s: %w", key, why)
+}
+
 // recorded is what goroutines have added.
 type recorded[E any] struct {
 	mu  sync.Mutex // protects the field below
@@ -216,7 +223,7 @@ func read(t *testing.T, configure func(*Config[*corev1.Pod]), f func(r *reading)
 			Source:  source,
 			Absence: fetch.NewAbsence(source, false),
 			Decoder: &intake.Decoder[*corev1.Pod]{Pool: pool, Packing: intake.Unpacked[*corev1.Pod]{Decoded: pool.Type()},
-				Report: func(object.Key, error) {}, Calling: run.NewLimit(1)},
+				Collection: collection{}, Calling: run.NewLimit(1)},
 			Shard:     reshard.NewAdoption(shardset.Shard{}),
 			PagedList: true,
 			OnFailure: func(err error) { r.failed.add(err) },

@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"github.com/typedinformer/informer/internal/object"
 	"log/slog"
 	"maps"
 	"slices"
@@ -114,15 +115,15 @@ func (l *Loop[T]) enter(s status.ReflectorState, err error, more ...any) {
 	l.Log.Log(context.Background(), level, "reflector: "+s.String(), append(attrs, more...)...)
 }
 
-// NoteDecodeError logs and counts an object that cannot be decoded because of failed. The key is not longer than a log
-// should show.
-func (l *Loop[T]) NoteDecodeError(key string, why, failed error) {
-	l.Log.Error("an object cannot be decoded", "key", key, "err", why)
+// noteDecodeError logs and counts an object that cannot be decoded. The key is not longer than a log should show.
+func (l *Loop[T]) noteDecodeError(key object.Key, why error) {
+	failed := l.Decoder.Collection.DecodeError(key, why)
+	l.Log.Error("an object cannot be decoded", "key", key.String(), "err", why)
 	l.update(func(s *status.Reflector) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
 }
 
-// NoteSharedKey logs and reports that the server gives a key to several objects at once.
-func (l *Loop[T]) NoteSharedKey(why error) {
+// noteSharedKey logs and reports that the server gives a key to several objects at once.
+func (l *Loop[T]) noteSharedKey(why error) {
 	l.Log.Warn("a key has several objects", "why", why)
 	l.update(func(s *status.Reflector) { s.LastError, s.LastErrorTime = why, time.Now() })
 	l.reportFailure(why)

@@ -79,8 +79,7 @@ func (l *Loop[T]) absent(ctx context.Context) error {
 	l.state = l.state.Gone()
 	l.update(func(s *status.Reflector) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
 	none := &Origin{Change: l.Shard.Change}
-	d := Delta[T]{Type: Replaced, From: none}
-	err := l.Sink.Put(ctx, d)
+	err := l.Sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: l.Decoder.Namespace, From: none})
 	if err == nil {
 		l.state.List.Told, l.listed = true, true
 		l.noteStale()
@@ -329,8 +328,7 @@ func (l *Loop[T]) change(ctx context.Context, o intake.Result[T]) error {
 	case gone:
 		d.Type, d.Key = Removed, o.Key
 	default: // the sink keeps its version of the object
-		failed := intake.Failure{Key: o.Key, UID: o.UID, Version: o.Version, Err: o.Err}
-		d.Type, d.Undecoded = Bookmarked, []intake.Failure{failed}
+		d.Type, d.Undecoded = Bookmarked, []intake.Failure{l.Decoder.Failed(&o)}
 	}
 	return l.tell(ctx, o.Key, d)
 }
@@ -438,6 +436,7 @@ func (l *Loop[T]) put(ctx context.Context, d Delta[T]) error {
 	if d.Type == Replaced {
 		l.Source.Awaits.Set(status.AwaitingSink)
 	}
+	d.Namespace = l.Decoder.Namespace
 	if err := l.Sink.Put(ctx, d); err != nil {
 		return errSink{err}
 	}
