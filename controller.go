@@ -216,20 +216,20 @@ func (c *Controller[K]) Status() status.Controller {
 // errNotOwned is the cause of the context of a call of Reconcile whose key must be released.
 var errNotOwned = errors.New("the key no longer belongs to this replica")
 
-// Own makes the controller reconcile a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned,
-// as before the first call. Call Own before Run for the first time, and again when results of the function change:
+// Own makes the controller reconcile a key only while rule returns KeyOwned for it. Nil means that all keys are
+// KeyOwned, as before the first call. Call Own before Run for the first time, and again when results of rule change:
 // awaited keys then become ready or are dropped. Package shard calls Own.
 //
-// The queue calls the function immediately before it hands out a key, so no key is handed out after its result has
-// changed. The queue refuses KeyForeign keys when they are added, drops those that became KeyForeign later when it is
-// their turn, and resets their retry counts. The queue calls the function with its lock held: it must be fast, and must
-// not call methods of the queue.
+// The queue calls rule immediately before it hands out a key, so no key is handed out after its result has changed. The
+// queue refuses KeyForeign keys when they are added, drops those that became KeyForeign later when it is their turn,
+// and resets their retry counts. The queue calls rule with its lock held: it must be fast, and must not call methods of
+// the queue.
 //
 // This replica may have missed changes of a key while another one owned it, so call [Controller.Replay] while the key
 // is KeyAwaited. Before another replica owns a key, call [Controller.WaitReleased] when the key is no longer KeyOwned.
-func (c *Controller[K]) Own(of func(key K) Ownership) {
+func (c *Controller[K]) Own(rule func(key K) Ownership) {
 	c.calls.Track()
-	c.queue().own(of)
+	c.queue().own(rule)
 }
 
 // WaitReleased waits until no key for which match returns true is being reconciled. The keys must not be KeyOwned. When

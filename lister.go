@@ -31,10 +31,10 @@ type Lister[T Labeled] struct {
 	resource schema.GroupResource
 }
 
-// NewLister returns a lister of an [Informer] or of a [Store]. An informer's lister is empty at first, and complete
+// NewLister returns a lister of source, an [Informer] or a [Store]. An informer's lister is empty at first, and complete
 // once the informer has synced. NotFound errors name resource.
-func NewLister[T Labeled](of Indexable[T], resource schema.GroupResource) Lister[T] {
-	return Lister[T]{of.indexed(), resource}
+func NewLister[T Labeled](source Indexable[T], resource schema.GroupResource) Lister[T] {
+	return Lister[T]{source.indexed(), resource}
 }
 
 // Get returns the object with that key, or the NotFound error that the API server would return; see
@@ -90,8 +90,8 @@ type NamespaceLister[T Labeled] struct {
 }
 
 // NewClusterLister is like [NewLister], for a cluster-scoped resource, whose objects have no namespace.
-func NewClusterLister[T Labeled](of Indexable[T], resource schema.GroupResource) NamespaceLister[T] {
-	return NewLister(of, resource).Namespace("")
+func NewClusterLister[T Labeled](source Indexable[T], resource schema.GroupResource) NamespaceLister[T] {
+	return NewLister(source, resource).Namespace("")
 }
 
 // Get returns the object with that name, or an error; see [Lister.Get].

@@ -102,9 +102,9 @@ func (r OrderedRange[T, K]) Equal(key K) OrderedRange[T, K] { return r.AtLeast(k
 // list can continue in a later snapshot, after the last entry of its previous page. It then has each entry that has not
 // moved meanwhile exactly once.
 func (r OrderedRange[T, K]) After(key K, object Key) OrderedRange[T, K] {
-	at, behind := r.span.Around(key, object)
+	first, behind := r.span.Around(key, object)
 	if r.descending {
-		r.span = r.span.To(at)
+		r.span = r.span.To(first)
 	} else {
 		r.span = r.span.From(behind)
 	}

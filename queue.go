@@ -97,16 +97,16 @@ type Queue[K comparable] struct {
 	limiter RateLimiter[K]
 	epoch   time.Time // the base of all times: time.Since reads the clock faster than time.Now
 
-	mu    sync.Mutex     // protects the fields below
-	line  *queue.Line[K] // its channels are read without mu
-	timer *time.Timer    // calls fall when the first delayed key is ready, or earlier; nil before the first delay
-	armed time.Duration  // when the timer fires; zero means never
+	mu    sync.Mutex      // protects the fields below
+	queue *queue.Queue[K] // its channels are read without mu
+	timer *time.Timer     // calls fall when the first delayed key is ready, or earlier; nil before the first delay
+	armed time.Duration   // when the timer fires; zero means never
 }
 
 // NewQueue returns an empty queue. No configuration is invalid.
 func NewQueue[K comparable](config QueueConfig[K]) *Queue[K] {
 	q := &Queue[K]{config: config, limiter: config.RateLimiter, epoch: time.Now()}
-	q.line = queue.New[K](q.now)
+	q.queue = queue.New[K](q.now)
 	if q.config.Name == "" {
 		q.config.Name = "queue"
 	}
@@ -142,12 +142,12 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 	var none K
 	for {
 		if ctx.Err() != nil {
-			run.Signal(q.line.Ready) // this call may have taken the token of another
+			run.Signal(q.queue.Ready) // this call may have taken the token of another
 			return none, context.Cause(ctx)
 		}
 		q.mu.Lock()
-		turn, ok, foreign := q.line.Next()
-		ended := !ok && q.line.Ended()
+		turn, ok, foreign := q.queue.Next()
+		ended := !ok && q.queue.Ended()
 		q.mu.Unlock()
 		q.forget(foreign)
 		switch {
@@ -157,11 +157,11 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 		case ok:
 			return turn.Key, nil
 		case ended:
-			run.Signal(q.line.Ready)
+			run.Signal(q.queue.Ready)
 			return none, ErrClosed
 		}
 		select {
-		case <-q.line.Ready:
+		case <-q.queue.Ready:
 		case <-ctx.Done():
 		}
 	}
@@ -183,7 +183,7 @@ func (q *Queue[K]) observeGet(turn queue.Turn[K]) {
 // does nothing.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
-	worked, level, ok := q.line.Done(key)
+	worked, level, ok := q.queue.Done(key)
 	q.mu.Unlock()
 	if ok && q.config.OnDone != nil {
 		q.config.OnDone(priorityOf(level), worked)
@@ -196,7 +196,7 @@ func (q *Queue[K]) Cancel(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer q.armLocked()
-	return q.line.Cancel(key)
+	return q.queue.Cancel(key)
 }
 
 // Forget resets the limiter for key, so that its next retry counts as the first. Call it when the work on key
@@ -207,15 +207,15 @@ func (q *Queue[K]) Forget(key K) { q.limiter.Forget(key) }
 func (q *Queue[K]) NumRequeues(key K) int { return q.limiter.NumRequeues(key) }
 
 // Len returns the number of ready keys of the given priorities. Without arguments, it counts all priorities.
-func (q *Queue[K]) Len(of ...Priority) int {
+func (q *Queue[K]) Len(priorities ...Priority) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(of) == 0 {
-		return q.line.Waiting()
+	if len(priorities) == 0 {
+		return q.queue.Waiting()
 	}
 	n := 0
-	for _, p := range of {
-		n += q.line.Depth(p.level())
+	for _, p := range priorities {
+		n += q.queue.Depth(p.level())
 	}
 	return n
 }
@@ -226,7 +226,7 @@ func (q *Queue[K]) Len(of ...Priority) int {
 // error is [ErrClosed].
 func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 	q.mu.Lock()
-	done := q.line.Mark()
+	done := q.queue.Mark()
 	q.mu.Unlock()
 	return q.wait(ctx, done)
 }
@@ -237,10 +237,10 @@ func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 // If Close drops keys, the error is [ErrClosed].
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.mu.Lock()
-	q.line.Drain()
+	q.queue.Drain()
 	q.armLocked()
 	q.mu.Unlock()
-	return q.wait(ctx, q.line.Drained)
+	return q.wait(ctx, q.queue.Drained)
 }
 
 // wait waits until done is closed.
@@ -251,13 +251,13 @@ func (q *Queue[K]) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil
-	case <-q.line.Closed:
+	case <-q.queue.Closed:
 		return ErrClosed
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return fmt.Errorf("%s has %d keys waiting and %d in work: %w", q.config.Name, q.line.Waiting(), q.line.InWork(),
+	return fmt.Errorf("%s has %d keys waiting and %d in work: %w", q.config.Name, q.queue.Waiting(), q.queue.InWork(),
 		context.Cause(ctx))
 }
 
@@ -266,14 +266,14 @@ func (q *Queue[K]) wait(ctx context.Context, done <-chan struct{}) error {
 func (q *Queue[K]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.line.Close()
+	q.queue.Close()
 	q.armLocked()
 }
 
 // Status returns the present status of the queue.
 func (q *Queue[K]) Status() status.Queue {
 	q.mu.Lock()
-	s, longest := q.line.Status(), q.line.Longest()
+	s, longest := q.queue.Status(), q.queue.Longest()
 	q.mu.Unlock()
 	s.Name = q.config.Name
 	if s.InWork > 0 {
@@ -289,7 +289,7 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 	}
 	want := queue.Want{Level: o.Priority.level(), After: o.After, Retry: retry, Inherit: o.Priority == NormalPriority}
 	q.mu.Lock()
-	accepted := q.line.Add(key, want)
+	accepted := q.queue.Add(key, want)
 	q.armLocked()
 	q.mu.Unlock()
 	if !accepted {
@@ -302,7 +302,7 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 func (q *Queue[K]) putBack(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.line.PutBack(key)
+	q.queue.PutBack(key)
 	q.armLocked()
 }
 
@@ -310,38 +310,38 @@ func (q *Queue[K]) putBack(key K) {
 func (q *Queue[K]) hold(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.line.Hold(key)
+	return q.queue.Hold(key)
 }
 
 // letGo ends a hold.
 func (q *Queue[K]) letGo(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.line.LetGo(key)
+	q.queue.LetGo(key)
 }
 
 // owns reports whether the queue owns key.
 func (q *Queue[K]) owns(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.line.Owns(key)
+	return q.queue.Owns(key)
 }
 
 // keys returns the keys that are ready, delayed, awaited or in work.
 func (q *Queue[K]) keys() []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.line.Keys()
+	return q.queue.Keys()
 }
 
-// own makes the queue hand out a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned.
-func (q *Queue[K]) own(of func(key K) Ownership) {
+// own makes the queue hand out a key only while rule returns KeyOwned for it. Nil means that all keys are KeyOwned.
+func (q *Queue[K]) own(rule func(key K) Ownership) {
 	var owned func(K) queue.Ownership
-	if of != nil {
-		owned = func(key K) queue.Ownership { return queue.Ownership(of(key)) }
+	if rule != nil {
+		owned = func(key K) queue.Ownership { return queue.Ownership(rule(key)) }
 	}
 	q.mu.Lock()
-	foreign := q.line.Own(owned)
+	foreign := q.queue.Own(owned)
 	q.mu.Unlock()
 	q.forget(foreign)
 }
@@ -351,7 +351,7 @@ func (q *Queue[K]) own(of func(key K) Ownership) {
 // cause of ctx.
 func (q *Queue[K]) waitReleased(ctx context.Context, match func(key K) bool) error {
 	q.mu.Lock()
-	release := q.line.Released(match)
+	release := q.queue.Released(match)
 	q.mu.Unlock()
 	if release == nil {
 		return nil
@@ -363,7 +363,7 @@ func (q *Queue[K]) waitReleased(ctx context.Context, match func(key K) bool) err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if left := q.line.Abandon(release); left > 0 {
+	if left := q.queue.Abandon(release); left > 0 {
 		return fmt.Errorf("%s has %d of these keys in work: %w", q.config.Name, left, context.Cause(ctx))
 	}
 	return nil
@@ -374,7 +374,7 @@ func (q *Queue[K]) inWork(match func(key K) bool) map[K]time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	keys := map[K]time.Time{}
-	for key, began := range q.line.Working() {
+	for key, began := range q.queue.Working() {
 		if match(key) {
 			keys[key] = q.epoch.Add(began)
 		}
@@ -392,18 +392,18 @@ func (q *Queue[K]) forget(keys []K) {
 // armLocked makes the timer fire when the first delay ends, or earlier. Resetting the timer when that key is removed
 // would cost more than a needless call of fall.
 func (q *Queue[K]) armLocked() {
-	at, ok := q.line.Due()
+	due, ok := q.queue.Due()
 	switch {
 	case !ok && q.armed != 0:
 		q.timer.Stop()
 		q.armed = 0
-	case !ok || q.armed != 0 && q.armed <= at:
+	case !ok || q.armed != 0 && q.armed <= due:
 	case q.timer == nil:
-		q.armed = at
-		q.timer = time.AfterFunc(at-q.now(), q.fall)
+		q.armed = due
+		q.timer = time.AfterFunc(due-q.now(), q.fall)
 	default:
-		q.armed = at
-		q.timer.Reset(at - q.now())
+		q.armed = due
+		q.timer.Reset(due - q.now())
 	}
 }
 
@@ -411,7 +411,7 @@ func (q *Queue[K]) armLocked() {
 func (q *Queue[K]) fall() {
 	for more := true; more; {
 		q.mu.Lock()
-		more = q.line.Fall()
+		more = q.queue.Fall()
 		if !more {
 			q.armed = 0
 			q.armLocked()

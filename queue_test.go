@@ -301,7 +301,7 @@ func checkTimer[K comparable](t *testing.T, q *Queue[K]) {
 	t.Helper()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if at, ok := q.line.Due(); ok && (q.armed == 0 || q.armed > at) || !ok && q.armed != 0 {
+	if at, ok := q.queue.Due(); ok && (q.armed == 0 || q.armed > at) || !ok && q.armed != 0 {
 		t.Fatalf("armed for %v, the first delay ends at %v", q.armed, at)
 	}
 }

@@ -90,8 +90,8 @@ func (i *Informer[T]) await(w ownwrites.Write) controller.Await {
 		want.Version = "" // versions of this server have no order
 	}
 	snap := i.store.Snapshot()
-	of := cmp.Or(w.Before, w.Object) // Before has labels
-	follows := i.engine.latest().follows(of) && snap.inShard(of)
+	obj := cmp.Or(w.Before, w.Object) // Before has labels
+	follows := i.engine.latest().follows(obj) && snap.inShard(obj)
 	if want.Version == "" && !want.Gone || !follows && !snap.version.Has(key) {
 		return nil
 	}
@@ -100,8 +100,8 @@ func (i *Informer[T]) await(w ownwrites.Write) controller.Await {
 	}
 	want.Leaves = !follows
 	state := func() arrival.State { return arrivals[T]{i.store.Snapshot()} }
-	return func(called func()) func() {
-		wait := i.store.board.Add(want, state, called)
+	return func(done func()) func() {
+		wait := i.store.board.Add(want, state, done)
 		if wait == nil {
 			return nil
 		}

@@ -16,9 +16,9 @@ type ResourceLister[T informer.Labeled] struct {
 	all    informer.Lister[T]
 }
 
-// New returns a lister of an informer or of a store. Its NotFound errors name resource.
-func New[T informer.Labeled](of informer.Indexable[T], resource schema.GroupResource) ResourceLister[T] {
-	all := informer.NewLister(of, resource)
+// New returns a lister of source, an informer or a store. Its NotFound errors name resource.
+func New[T informer.Labeled](source informer.Indexable[T], resource schema.GroupResource) ResourceLister[T] {
+	all := informer.NewLister(source, resource)
 	return ResourceLister[T]{all.Namespace(""), all}
 }
 

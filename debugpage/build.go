@@ -25,7 +25,7 @@ const (
 // status answers status.json.
 func (h *handler) status(r *request) (any, error) {
 	b := builder{now: time.Now(), authorized: h.authorized(r.Request),
-		hidden: func(of schema.GroupResource) bool { return h.hidesDifferences(r, of) }}
+		hidden: func(resource schema.GroupResource) bool { return h.hidesDifferences(r, resource) }}
 	s := Status{
 		Name:        h.config.Name,
 		Time:        b.now,
@@ -76,8 +76,8 @@ func (h *handler) status(r *request) (any, error) {
 	for _, status := range h.config.Electors {
 		s.Electors = append(s.Electors, b.elector(status()))
 	}
-	for _, of := range h.stores {
-		s.Stores = append(s.Stores, h.store(r, of, b.authorized))
+	for _, source := range h.stores {
+		s.Stores = append(s.Stores, h.store(r, source, b.authorized))
 	}
 	s.Problems = b.sorted()
 	return s, nil
@@ -127,11 +127,11 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		Subscriptions:   []Subscription{},
 	}
 	for n, r := range s.Reflectors {
-		of := name
+		title := name
 		if len(s.Reflectors) > 1 {
-			of += ", namespace " + s.SourceName(n)
+			title += ", namespace " + s.SourceName(n)
 		}
-		w := b.watch(of, r)
+		w := b.watch(title, r)
 		i.Watches = append(i.Watches, w)
 		i.Severity = worse(i.Severity, w.Severity)
 	}
@@ -234,11 +234,11 @@ func (b *builder) watch(name string, r status.Reflector) Watch {
 }
 
 // failure returns nil if err is nil.
-func (b *builder) failure(err error, at time.Time) *Failure {
+func (b *builder) failure(err error, moment time.Time) *Failure {
 	if err == nil {
 		return nil
 	}
-	return &Failure{Time: at, Class: class(err), Text: b.text(err)}
+	return &Failure{Time: moment, Class: class(err), Text: b.text(err)}
 }
 
 // text returns the text of an error for authorized callers, and nothing for others. The text of an audit has the keys

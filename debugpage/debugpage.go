@@ -205,11 +205,11 @@ type request struct {
 }
 
 // unmask reports whether the sender of r may see the masked values of a resource.
-func (h *handler) unmask(r *request, of schema.GroupResource) bool {
-	if _, asked := r.unmasked[of]; !asked {
-		r.unmasked[of] = h.config.Unmask != nil && h.config.Unmask(r.Request, of)
+func (h *handler) unmask(r *request, resource schema.GroupResource) bool {
+	if _, asked := r.unmasked[resource]; !asked {
+		r.unmasked[resource] = h.config.Unmask != nil && h.config.Unmask(r.Request, resource)
 	}
-	return r.unmasked[of]
+	return r.unmasked[resource]
 }
 
 // authorized reports whether the sender of r may see objects.

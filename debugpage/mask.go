@@ -29,12 +29,12 @@ var (
 
 // maskedType returns secrets or configMaps for the Go type of a Secret or a ConfigMap, for one of the same fields, and
 // for one that embeds such a type. It returns the zero resource for others.
-func maskedType(of reflect.Type) schema.GroupResource {
-	if of.Kind() != reflect.Pointer || of.Elem().Kind() != reflect.Struct {
+func maskedType(typ reflect.Type) schema.GroupResource {
+	if typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct {
 		return schema.GroupResource{}
 	}
-	types := []reflect.Type{of.Elem()}
-	for _, f := range reflect.VisibleFields(of.Elem()) {
+	types := []reflect.Type{typ.Elem()}
+	for _, f := range reflect.VisibleFields(typ.Elem()) {
 		if f.Anonymous && f.Type.Kind() == reflect.Pointer {
 			types = append(types, f.Type.Elem())
 		} else if f.Anonymous {
@@ -55,17 +55,17 @@ func maskedType(of reflect.Type) schema.GroupResource {
 // maskedKind returns secrets or configMaps if the kind of obj is Secret or ConfigMap, in any group. It returns the zero
 // resource for other objects.
 func maskedKind(obj any) schema.GroupResource {
-	var of struct{ Kind kindName }
+	var head struct{ Kind kindName }
 	if o, ok := obj.(kinded); ok {
-		of.Kind.see(o.GetObjectKind().GroupVersionKind().Kind)
-		if of.Kind.any && !writesItself(reflect.TypeOf(obj)) {
-			return of.Kind.masked // JSON has the same kind
+		head.Kind.see(o.GetObjectKind().GroupVersionKind().Kind)
+		if head.Kind.any && !writesItself(reflect.TypeOf(obj)) {
+			return head.Kind.masked // JSON has the same kind
 		}
 	}
 	if content, err := json.Marshal(obj); err == nil { // with an error, nobody sees the object
-		_ = json.Unmarshal(content, &of) // other JSON is of no kind
+		_ = json.Unmarshal(content, &head) // other JSON is of no kind
 	}
-	return of.Kind.masked
+	return head.Kind.masked
 }
 
 // kindName finds a masked kind among the kinds of an object. JSON can have several: the names of its fields may differ
@@ -95,22 +95,22 @@ func (k *kindName) UnmarshalJSON(text []byte) error {
 }
 
 // writesItself reports whether the JSON of a type can have another kind than its GetObjectKind: a method writes it.
-func writesItself(of reflect.Type) bool {
-	return of != reflect.TypeFor[*unstructured.Unstructured]() && of.Implements(reflect.TypeFor[json.Marshaler]())
+func writesItself(typ reflect.Type) bool {
+	return typ != reflect.TypeFor[*unstructured.Unstructured]() && typ.Implements(reflect.TypeFor[json.Marshaler]())
 }
 
 // kinded is the method of objects that embed metav1.TypeMeta.
 type kinded interface{ GetObjectKind() schema.ObjectKind }
 
 // kindless reports whether objects of a type never have a kind, so that there is no need to look.
-func kindless(of reflect.Type) bool {
+func kindless(typ reflect.Type) bool {
 	switch {
-	case of.Kind() != reflect.Pointer || of.Elem().Kind() != reflect.Struct:
+	case typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct:
 		return false
-	case of.Implements(reflect.TypeFor[kinded]()), of.Implements(reflect.TypeFor[json.Marshaler]()):
+	case typ.Implements(reflect.TypeFor[kinded]()), typ.Implements(reflect.TypeFor[json.Marshaler]()):
 		return false
 	}
-	return !slices.ContainsFunc(reflect.VisibleFields(of.Elem()), func(f reflect.StructField) bool {
+	return !slices.ContainsFunc(reflect.VisibleFields(typ.Elem()), func(f reflect.StructField) bool {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		return strings.EqualFold(cmp.Or(name, f.Name), "kind")
 	})
@@ -135,32 +135,32 @@ func (h *handler) masked(resource schema.GroupResource) bool {
 
 // hidesDifferences reports whether the keys that audits of a resource have found are hidden from the sender of a
 // request, whom Config.Authorize has admitted: those of masked objects are, like the keys of their indexes.
-func (h *handler) hidesDifferences(r *request, of schema.GroupResource) bool {
+func (h *handler) hidesDifferences(r *request, resource schema.GroupResource) bool {
 	for _, s := range h.stores {
-		if s.resource().GroupResource() == of && h.veilOf(r, s).hidesAll() {
+		if s.resource().GroupResource() == resource && h.veilOf(r, s).hidesAll() {
 			return true
 		}
 	}
-	return h.masked(of) && !h.unmask(r, of)
+	return h.masked(resource) && !h.unmask(r, resource)
 }
 
 // veil decides which objects of a store are hidden from the sender of a request, who may see them masked.
 type veil struct {
 	resource schema.GroupResource            // of the store
 	all      bool                            // the objects of the resource are masked
-	of       reflect.Type                    // of the objects
-	ofType   schema.GroupResource            // maskedType of it
+	typ      reflect.Type                    // of the objects
+	ofType   schema.GroupResource            // maskedType(typ)
 	kindless bool                            // the objects have no other kind
 	unmask   func(schema.GroupResource) bool // handler.unmask
 }
 
 func (h *handler) veilOf(r *request, s store) veil {
 	resource := s.resource().GroupResource()
-	unmask := func(of schema.GroupResource) bool { return h.unmask(r, of) }
+	unmask := func(resource schema.GroupResource) bool { return h.unmask(r, resource) }
 	return veil{
 		resource: resource,
 		all:      h.masked(resource),
-		of:       s.typeOf(),
+		typ:      s.typeOf(),
 		ofType:   maskedType(s.typeOf()),
 		kindless: kindless(s.typeOf()),
 		unmask:   unmask,
@@ -170,7 +170,7 @@ func (h *handler) veilOf(r *request, s store) veil {
 // kindOf returns secrets or configMaps for a Secret or a ConfigMap, and the zero resource for other objects.
 func (v veil) kindOf(obj any) schema.GroupResource {
 	kind := v.ofType
-	if v.of.Kind() == reflect.Interface {
+	if v.typ.Kind() == reflect.Interface {
 		kind = maskedType(reflect.TypeOf(obj))
 	}
 	if kind == (schema.GroupResource{}) && !v.kindless {

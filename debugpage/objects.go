@@ -72,14 +72,14 @@ type store struct {
 func storesOf(sources []Source) (stores []store) {
 	used := map[string]int{}
 	for _, s := range sources {
-		if s.of == nil {
+		if s.source == nil {
 			continue
 		}
-		name := s.of.resource().String()
+		name := s.source.resource().String()
 		if used[name]++; used[name] > 1 {
 			name = fmt.Sprintf("%s (%d)", name, used[name])
 		}
-		stores = append(stores, store{name, s.of})
+		stores = append(stores, store{name, s.source})
 	}
 	return stores
 }
@@ -89,11 +89,11 @@ func (h *handler) storeOf(r *request) (store, error) {
 	if !h.authorized(r.Request) {
 		return store{}, failure(http.StatusForbidden, "objects are shown only to callers whom Config.Authorize admits")
 	}
-	at := slices.IndexFunc(h.stores, func(s store) bool { return s.name == r.URL.Query().Get("store") })
-	if at < 0 {
+	index := slices.IndexFunc(h.stores, func(s store) bool { return s.name == r.URL.Query().Get("store") })
+	if index < 0 {
 		return store{}, failure(http.StatusNotFound, "no such store: status.json has the names of the stores")
 	}
-	return h.stores[at], nil
+	return h.stores[index], nil
 }
 
 // indexOf returns the position of the index that a request names, or -1 if it names none.
@@ -101,15 +101,15 @@ func (h *handler) indexOf(s store, r *request) (int, error) {
 	if !r.URL.Query().Has("index") {
 		return -1, nil
 	}
-	at := slices.Index(s.indexes(), r.URL.Query().Get("index"))
-	if at < 0 {
+	index := slices.Index(s.indexes(), r.URL.Query().Get("index"))
+	if index < 0 {
 		return -1, failure(http.StatusNotFound, "no such index: status.json has the names of the indexes")
 	}
 	if h.veilOf(r, s).hidesAll() {
 		return -1, failure(http.StatusForbidden,
 			"the objects of this store are masked, and so are the keys of its indexes: they are shown only to callers whom Config.Unmask admits")
 	}
-	return at, nil
+	return index, nil
 }
 
 func limitOf(r *request) (int, error) {

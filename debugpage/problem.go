@@ -305,11 +305,11 @@ func limited(took, limit time.Duration) Severity {
 }
 
 // lastError says what kind of error came last.
-func lastError(err error, at, now time.Time) string {
+func lastError(err error, moment, now time.Time) string {
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("; last error %s ago: %s", round(now.Sub(at)), class(err))
+	return fmt.Sprintf("; last error %s ago: %s", round(now.Sub(moment)), class(err))
 }
 
 // class says what kind of error err is. Its text is not for everybody: it may come from the server, a proxy or a login
@@ -370,8 +370,8 @@ func count(n int, noun string) string {
 // number returns n with thousands separators.
 func number(n int) string {
 	text := fmt.Sprint(n)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
+	for end := len(text) - 3; end > 0; end -= 3 {
+		text = text[:end] + "," + text[end:]
 	}
 	return text
 }

@@ -23,7 +23,7 @@ const (
 
 // Source is an informer whose objects and indexes the page can show. [Objects] returns one. The zero Source shows
 // nothing.
-type Source struct{ of source }
+type Source struct{ source source }
 
 // source hides the type of the objects. Its methods are safe for concurrent use.
 type source interface {
@@ -47,14 +47,14 @@ type source interface {
 // Objects returns a source for the objects of i, and for indexes of i. Reading it starts nothing: an informer that does
 // not run has no objects. It is safe for concurrent use.
 func Objects[T informer.Object](i *informer.Informer[T], indexes ...NamedIndex[T]) Source {
-	shown := slices.DeleteFunc(slices.Clone(indexes), func(x NamedIndex[T]) bool { return x.of == nil })
+	shown := slices.DeleteFunc(slices.Clone(indexes), func(x NamedIndex[T]) bool { return x.index == nil })
 	return Source{&typed[T]{i, shown}}
 }
 
 // NamedIndex is an index of objects of type T with a name. [Index] returns one. The zero NamedIndex shows nothing.
 type NamedIndex[T informer.Object] struct {
-	name string
-	of   textIndex[T]
+	name  string
+	index textIndex[T]
 }
 
 // Index names an index for the page. The page shows keys as fmt.Sprint does, and shortens long ones. Keys with the same
@@ -84,20 +84,20 @@ func (t *typed[T]) indexes() (names []string) {
 
 func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limit int,
 	hidden func(any) bool) (page []IndexKey, next string, more bool) {
-	snap, of := t.informer.Store().Snapshot(), t.named[index].of
+	snap, named := t.informer.Store().Snapshot(), t.named[index].index
 	var texts []string // the first ones, sorted
-	for text, objects := range of.texts(snap) {
+	for text, objects := range named.texts(snap) {
 		if ctx.Err() != nil {
 			return nil, "", false
 		}
 		if text < from || !strings.Contains(text, match) {
 			continue
 		}
-		at, found := slices.BinarySearch(texts, text)
-		if found || at > limit || !anyShown(ctx, objects, hidden) {
+		position, found := slices.BinarySearch(texts, text)
+		if found || position > limit || !anyShown(ctx, objects, hidden) {
 			continue
 		}
-		if texts = slices.Insert(texts, at, text); len(texts) > limit+1 {
+		if texts = slices.Insert(texts, position, text); len(texts) > limit+1 {
 			texts = texts[:limit+1]
 		}
 	}
@@ -105,7 +105,7 @@ func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limi
 		texts, next = texts[:limit], texts[limit]
 	}
 	counts := map[string]int{}
-	for text, n := range of.counts(ctx, snap, texts, hidden) {
+	for text, n := range named.counts(ctx, snap, texts, hidden) {
 		counts[text] += n
 	}
 	for _, text := range texts {
@@ -132,7 +132,7 @@ func (t *typed[T]) objects(index int, key string, from informer.Key, hidden func
 		snap := t.informer.Store().Snapshot()
 		all := snap.From(from)
 		if index >= 0 {
-			all = t.named[index].of.lookup(snap, key)
+			all = t.named[index].index.lookup(snap, key)
 		}
 		for obj := range all {
 			k := informer.KeyOf(obj)

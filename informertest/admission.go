@@ -72,17 +72,17 @@ func (a *admission) mutate(write write) (object, error) {
 	if a == nil {
 		return write.obj, nil
 	}
-	var called, again []webhook
+	var hooks, again []webhook
 	for _, hook := range a.mutating {
 		changed, invoked, err := a.callMutating(hook, &write)
 		if err != nil {
 			return nil, err
 		}
 		if changed {
-			again = slices.Clone(called)
+			again = slices.Clone(hooks)
 		}
 		if invoked && hook.again {
-			called = append(called, hook)
+			hooks = append(hooks, hook)
 		}
 	}
 	for _, hook := range again {
@@ -356,7 +356,7 @@ func (a *admission) matches(rule registrationv1.RuleWithOperations, resource Res
 			return false
 		}
 	}
-	has := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }
+	has := func(all []string, value string) bool { return slices.Contains(all, "*") || slices.Contains(all, value) }
 	if !has(rule.APIGroups, resource.Group) || !has(rule.APIVersions, resource.Version) ||
 		!slices.Contains(rule.Operations, registrationv1.OperationAll) &&
 			!slices.Contains(rule.Operations, registrationv1.OperationType(operation)) {
@@ -376,14 +376,14 @@ func denied(webhook string, result *metav1.Status) error {
 	}
 	status.Code = max(status.Code, http.StatusBadRequest)
 	status.Status = metav1.StatusFailure
-	by := fmt.Sprintf("admission webhook %q denied the request", webhook)
+	prefix := fmt.Sprintf("admission webhook %q denied the request", webhook)
 	switch {
 	case status.Message != "":
-		status.Message = by + ": " + status.Message
+		status.Message = prefix + ": " + status.Message
 	case status.Reason != "":
-		status.Message = by + ": " + string(status.Reason)
+		status.Message = prefix + ": " + string(status.Reason)
 	default:
-		status.Message = by + " without explanation"
+		status.Message = prefix + " without explanation"
 	}
 	return &apierrors.StatusError{ErrStatus: status}
 }

@@ -79,9 +79,9 @@ func (c *collection) markDeleted(obj object, now time.Time, seconds int64) {
 	if obj.GetDeletionTimestamp() == nil && c.counted() {
 		obj.SetGeneration(obj.GetGeneration() + 1)
 	}
-	at := metav1.NewTime(now.Add(time.Duration(seconds) * time.Second)).Rfc3339Copy()
-	if before := obj.GetDeletionTimestamp(); before == nil || at.Before(before) {
-		obj.SetDeletionTimestamp(&at)
+	deletion := metav1.NewTime(now.Add(time.Duration(seconds) * time.Second)).Rfc3339Copy()
+	if before := obj.GetDeletionTimestamp(); before == nil || deletion.Before(before) {
+		obj.SetDeletionTimestamp(&deletion)
 	}
 	obj.SetDeletionGracePeriodSeconds(&seconds)
 }

@@ -75,14 +75,14 @@ func (f ownedFilter[E, S, P]) Filter(set S) S {
 func newFieldSet[S fieldSet[E, P], E, P any](paths ...[]string) (S, error) {
 	tree := map[string]any{}
 	for _, path := range paths {
-		at := tree
+		node := tree
 		for _, name := range path {
-			below, ok := at["f:"+name].(map[string]any)
+			below, ok := node["f:"+name].(map[string]any)
 			if !ok {
 				below = map[string]any{}
-				at["f:"+name] = below
+				node["f:"+name] = below
 			}
-			at = below
+			node = below
 		}
 	}
 	b, err := json.Marshal(tree)

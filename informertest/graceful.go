@@ -98,9 +98,9 @@ func (k *controllers) stopPods(batch []change) (next time.Time) {
 		}
 	}
 	for uid, stop := range k.stops {
-		if now := time.Now(); stop.at.After(now) {
-			if next.IsZero() || stop.at.Before(next) {
-				next = stop.at
+		if now := time.Now(); stop.end.After(now) {
+			if next.IsZero() || stop.end.Before(next) {
+				next = stop.end
 			}
 			continue
 		}
@@ -115,5 +115,5 @@ func (k *controllers) stopPods(batch []change) (next time.Time) {
 type stop struct {
 	c   *collection
 	key informer.Key
-	at  time.Time
+	end time.Time
 }

@@ -247,14 +247,14 @@ func indexOf(key string, n int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("value was not a proper array index: %q: %w", key, err)
 	}
-	at := i
+	index := i
 	if i < 0 {
-		at += n
+		index += n
 	}
-	if at < 0 || at >= n {
+	if index < 0 || index >= n {
 		return 0, fmt.Errorf("unable to access invalid index: %d: %w", i, jsonpatch.ErrInvalidIndex)
 	}
-	return at, nil
+	return index, nil
 }
 
 // equalJSON compares values of decodeJSON.

@@ -42,14 +42,14 @@ type Manager struct {
 
 // stopError is the cause of the contexts of runnables. A controller ends its calls of Reconcile early enough to return
 // by then.
-type stopError struct{ by time.Time }
+type stopError struct{ deadline time.Time }
 
 func (e *stopError) Error() string { return "the manager stops" }
 
 func (e *stopError) Unwrap() error { return context.Canceled }
 
 // StopBy returns the time of the deadline.
-func (e *stopError) StopBy() time.Time { return e.by }
+func (e *stopError) StopBy() time.Time { return e.deadline }
 
 // ShutdownError indicates that not everything has stopped within Config.GracefulShutdownTimeout.
 type ShutdownError struct {
@@ -319,10 +319,10 @@ func (m *Manager) shutDown(cause error) error {
 	deadline := make(chan struct{})
 	if d := m.config.GracefulShutdownTimeout; d > 0 {
 		defer time.AfterFunc(d, func() { close(deadline) }).Stop()
-		by := time.Now().Add(d)
-		ended = &stopError{by}
+		end := time.Now().Add(d)
+		ended = &stopError{end}
 		m.mu.Lock()
-		m.stopBy = by
+		m.stopBy = end
 		m.mu.Unlock()
 	}
 	drained := time.After(m.config.DrainDelay)

@@ -151,12 +151,12 @@ func (r *Replica) Follow(informers ...Sharded) {
 // or of the namespace, as Config.Field says. It must be fast, and always return the same for the same key. Call Control
 // before Run and before ctl.Run. With [ByUID] or [ByNamespace] for another Config.Field, Run returns an error.
 func Control[K comparable](r *Replica, ctl *informer.Controller[K], hash func(key K) uint64) {
-	is := func(f any) bool { return reflect.ValueOf(hash).Pointer() == reflect.ValueOf(f).Pointer() }
+	uses := func(f any) bool { return reflect.ValueOf(hash).Pointer() == reflect.ValueOf(f).Pointer() }
 	var misused error
 	switch field := r.config.Field; {
-	case is(ByUID) && field != informer.ShardByUID:
+	case uses(ByUID) && field != informer.ShardByUID:
 		misused = errors.New("shard: Control has the hash ByUID, but Config.Field is ShardByNamespace")
-	case is(ByNamespace) && field != informer.ShardByNamespace:
+	case uses(ByNamespace) && field != informer.ShardByNamespace:
 		misused = errors.New("shard: Control has the hash ByNamespace, but Config.Field is ShardByUID")
 	}
 	own := func() { ctl.Own(func(key K) informer.Ownership { return r.ownership(hash(key)) }) }

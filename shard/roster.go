@@ -43,7 +43,7 @@ type roster struct {
 // observation is the last change of a Lease that this replica has seen.
 type observation struct {
 	version string
-	at      time.Time
+	time    time.Time
 	patient time.Duration // a wait in addition to its duration, so that replicas do not all delete it at once
 }
 
@@ -111,12 +111,12 @@ func (r *roster) expired(g *group, uid types.UID) (expired []member, next time.D
 		if !ok {
 			continue // the handler is about to see it, and wakes steer
 		}
-		left := m.duration + o.patient - time.Since(o.at)
+		left := m.duration + o.patient - time.Since(o.time)
 		if left > 0 || o.version != m.resourceVersion {
 			next = min(next, max(left, 0)+time.Millisecond)
 			continue
 		}
-		o.at, o.patient = time.Now(), -m.duration+r.config.RetryPeriod // try again then
+		o.time, o.patient = time.Now(), -m.duration+r.config.RetryPeriod // try again then
 		r.observed[m.uid] = o
 		next = min(next, r.config.RetryPeriod)
 		expired = append(expired, m)

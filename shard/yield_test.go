@@ -298,7 +298,7 @@ func TestRenewedLeaseIsNotDeleted(t *testing.T) {
 			session := a.session.Load()
 			session.mu.Lock()
 			g := session.roster.read(session.own.uid)
-			session.roster.observed[other.UID] = observation{version: version, at: time.Now().Add(-2 * time.Hour)}
+			session.roster.observed[other.UID] = observation{version: version, time: time.Now().Add(-2 * time.Hour)}
 			session.reapLocked(session.life, &g)
 			session.mu.Unlock()
 			<-time.After(time.Second)

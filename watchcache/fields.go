@@ -162,8 +162,8 @@ var builtinKinds = map[schema.GroupKind]builtinKind{
 func valueOf[T Object](f builtinField, typ reflect.Type, custom bool) (value func(T) string, ok bool) {
 	var values []func(T) string
 	for _, path := range f.paths {
-		if at, ok := valueAt[T](path, typ, custom); ok {
-			values = append(values, at)
+		if value, ok := valueAt[T](path, typ, custom); ok {
+			values = append(values, value)
 		}
 	}
 	if len(values) == 1 && f.absent == "" {
@@ -215,14 +215,14 @@ func locate(t reflect.Type, names []string) (index []int, omitted, ok bool) {
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
-		at, ok := indexByJSONName(t, name)
+		part, ok := indexByJSONName(t, name)
 		if !ok {
 			return nil, false, false
 		}
-		f := t.FieldByIndex(at)
+		f := t.FieldByIndex(part)
 		_, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		omitted = strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
-		index, t = append(index, at...), f.Type
+		index, t = append(index, part...), f.Type
 	}
 	return index, omitted, true
 }

@@ -34,7 +34,7 @@ type monitor struct {
 
 // moment has the counts at some time.
 type moment struct {
-	at time.Time
+	time time.Time
 	counts
 }
 
@@ -90,7 +90,7 @@ func (m *monitor) summary() string {
 // frame returns the present state. Only one goroutine at a time may call it.
 func (m *monitor) frame() frame {
 	f := frame{
-		at:     time.Now(),
+		time:   time.Now(),
 		source: m.source,
 		up:     time.Since(m.began),
 		read:   int(m.read.Load()),
@@ -102,9 +102,9 @@ func (m *monitor) frame() frame {
 	if m.sim != nil {
 		f.loaded, f.total = int(m.sim.loaded.Load()), m.sim.fleet.Len()
 	}
-	m.recent = slices.DeleteFunc(m.recent, func(old moment) bool { return f.synced == 0 || f.at.Sub(old.at) > rateOver })
-	m.recent = append(m.recent, moment{f.at, f.counts})
-	f.rates = f.counts.perSecond(m.recent[0].counts, f.at.Sub(m.recent[0].at))
+	m.recent = slices.DeleteFunc(m.recent, func(old moment) bool { return f.synced == 0 || f.time.Sub(old.time) > rateOver })
+	m.recent = append(m.recent, moment{f.time, f.counts})
+	f.rates = f.counts.perSecond(m.recent[0].counts, f.time.Sub(m.recent[0].time))
 
 	// All reads of one snapshot are consistent, although the store changes meanwhile.
 	snap := m.pods.Store().Snapshot()

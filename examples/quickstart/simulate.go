@@ -34,7 +34,7 @@ type simulation struct {
 // written is the time at which the server got a version.
 type written struct {
 	version uint64
-	at      time.Time
+	time    time.Time
 }
 
 const (
@@ -104,7 +104,7 @@ func (s *simulation) write(c fleet.Change) (bool, error) {
 	c.Object.Finalizers = nil     // no controller here would remove them
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := time.Now()
+	now := time.Now()
 	var stored *corev1.Pod
 	var err error
 	switch c.Type {
@@ -123,7 +123,7 @@ func (s *simulation) write(c fleet.Change) (bool, error) {
 		return false, err // an update that changes nothing
 	}
 	s.latest = version
-	s.writes[version%uint64(len(s.writes))] = written{version, at}
+	s.writes[version%uint64(len(s.writes))] = written{version, now}
 	return true, nil
 }
 
@@ -133,7 +133,7 @@ func (s *simulation) writtenAt(resourceVersion string) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.writes[version%uint64(len(s.writes))]
-	return w.at, err == nil && w.version == version
+	return w.time, err == nil && w.version == version
 }
 
 // check prints to out that the store equals the server, or returns an error. There must be no writes meanwhile.

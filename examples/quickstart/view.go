@@ -14,7 +14,7 @@ import (
 
 // frame is the state to display at one moment.
 type frame struct {
-	at             time.Time
+	time           time.Time
 	up             time.Duration
 	source         string        // the resource and the server
 	loaded, total  int           // pods in the simulation, now and after loading; zero on a real cluster
@@ -108,7 +108,7 @@ func (f *frame) rows() []row {
 		rows = append(rows, row{"sync", thousands(f.read) + " pods read"})
 	}
 	for _, r := range f.status.Reflectors {
-		rows = append(rows, row{"state", stateText(r, f.at)})
+		rows = append(rows, row{"state", stateText(r, f.time)})
 	}
 	if f.synced > 0 {
 		rows = append(rows, row{"events", fmt.Sprintf("%v per second, %s so far", f.rates, thousands(f.counts.total()))})

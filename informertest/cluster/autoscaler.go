@@ -38,14 +38,14 @@ func validateAutoscaler(obj *autoscalingv2.HorizontalPodAutoscaler, old metav1.O
 
 // validateTarget checks the reference of a HorizontalPodAutoscaler to what it scales. before is nil for a new one.
 func validateTarget(ref autoscalingv2.CrossVersionObjectReference, before *autoscalingv2.HorizontalPodAutoscaler,
-	at *field.Path) (errs field.ErrorList) {
+	parent *field.Path) (errs field.ErrorList) {
 	for _, part := range []struct{ name, value string }{{"kind", ref.Kind}, {"name", ref.Name}} {
 		if part.value == "" {
-			errs = append(errs, field.Required(at.Child(part.name), ""))
+			errs = append(errs, field.Required(parent.Child(part.name), ""))
 			continue
 		}
 		for _, text := range path.IsValidPathSegmentName(part.value) {
-			errs = append(errs, field.Invalid(at.Child(part.name), part.value, text))
+			errs = append(errs, field.Invalid(parent.Child(part.name), part.value, text))
 		}
 	}
 	if before != nil && before.Spec.ScaleTargetRef.APIVersion == ref.APIVersion &&
@@ -57,7 +57,7 @@ func validateTarget(ref autoscalingv2.CrossVersionObjectReference, before *autos
 		err = errors.New("apiVersion must specify API group")
 	}
 	if err != nil {
-		errs = append(errs, field.Invalid(at.Child("apiVersion"), ref.APIVersion, err.Error()))
+		errs = append(errs, field.Invalid(parent.Child("apiVersion"), ref.APIVersion, err.Error()))
 	}
 	return errs
 }

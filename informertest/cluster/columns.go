@@ -80,10 +80,10 @@ func age[T metav1.Object]() column[T] {
 
 // templated are the columns of the pods of a kind, for kubectl get -o wide.
 func templated[T any](template func(obj T) corev1.PodTemplateSpec) []column[T] {
-	join := func(obj T, of func(c corev1.Container) string) any {
+	join := func(obj T, cell func(c corev1.Container) string) any {
 		var all []string
 		for _, c := range template(obj).Spec.Containers {
-			all = append(all, of(c))
+			all = append(all, cell(c))
 		}
 		return strings.Join(all, ",")
 	}

@@ -24,7 +24,7 @@ type backlog[T object.Object] struct {
 // pending is the change that a handler will receive for one key: from old, if the handler has it, to new or a deletion.
 type pending[T object.Object] struct {
 	Change[T]
-	at      time.Duration // when the first of its folded changes came
+	arrival time.Duration // when the first of its folded changes came
 	initial bool
 	void    bool // added and deleted before the handler received it: there is nothing to deliver
 }
@@ -52,7 +52,7 @@ func (b *backlog[T]) add(c *Change[T], initial bool, now time.Duration, more int
 	if len(b.queue) == cap(b.queue) && b.len() < len(b.queue)/2 {
 		b.compact()
 	}
-	p := pending[T]{Change: *c, at: now, initial: initial && c.Added}
+	p := pending[T]{Change: *c, arrival: now, initial: initial && c.Added}
 	if p.initial {
 		b.initial++
 	}

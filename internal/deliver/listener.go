@@ -61,7 +61,7 @@ func NewListener[T object.Object](h *Hub[T], handler Handler[T], config Config[T
 		epoch:    h.epoch,
 		config:   config,
 		handler:  handler,
-		slow:     slowness{at: slowCall},
+		slow:     slowness{limit: slowCall},
 		backlog:  backlog[T]{limit: config.Limit},
 		synced:   make(chan struct{}),
 		closed:   make(chan struct{}),
@@ -184,7 +184,7 @@ func (l *Listener[T]) statusLocked(now time.Duration) status.Subscription {
 		s.Busy = now - l.calls.began
 	}
 	if first := l.backlog.oldest(); first != nil {
-		s.Oldest = now - first.at
+		s.Oldest = now - first.arrival
 	}
 	return s
 }
@@ -278,7 +278,7 @@ func (l *Listener[T]) kickLocked() {
 	l.hub.Load().delivering.Add(1)
 	go l.start()
 	if !l.slow.checks {
-		l.checkSlowLocked(l.slow.at)
+		l.checkSlowLocked(l.slow.limit)
 	}
 }
 

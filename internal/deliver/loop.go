@@ -75,7 +75,7 @@ func (l *Listener[T]) next(p *pending[T]) bool {
 		close(l.room)
 		l.room = nil
 	}
-	l.calls.begin(now, p.at)
+	l.calls.begin(now, p.arrival)
 	return true
 }
 

@@ -10,7 +10,7 @@ const slowCall = 10 * time.Second
 type slowness struct {
 	timer  *time.Timer   // calls checkSlow; nil before the first delivery
 	checks bool          // timer is running
-	at     time.Duration // the duration of a call that causes the next warning
+	limit  time.Duration // the duration of a call that causes the next warning
 }
 
 func (s *slowness) stop() {
@@ -38,11 +38,11 @@ func (l *Listener[T]) checkSlow() {
 		return
 	}
 	s := l.statusLocked(time.Since(l.epoch))
-	isSlow := s.Busy >= l.slow.at
+	isSlow := s.Busy >= l.slow.limit
 	if isSlow {
-		l.slow.at = 2 * s.Busy
+		l.slow.limit = 2 * s.Busy
 	}
-	l.checkSlowLocked(l.slow.at - s.Busy)
+	l.checkSlowLocked(l.slow.limit - s.Busy)
 	h.delivering.Add(1) // stop waits for the report
 	defer h.delivering.Done()
 	l.mu.Unlock()

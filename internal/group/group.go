@@ -135,11 +135,11 @@ func (t *Table[K, M]) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Every reports whether is returns true for every member. It calls is with the lock of the table held.
-func (t *Table[K, M]) Every(is func(M) bool) bool {
+// Every reports whether condition returns true for every member. It calls condition with the lock of the table held.
+func (t *Table[K, M]) Every(condition func(M) bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !slices.ContainsFunc(t.order, func(m *member[K, M]) bool { return !is(m.value) })
+	return !slices.ContainsFunc(t.order, func(m *member[K, M]) bool { return !condition(m.value) })
 }
 
 // Each calls do for each member that is now in the table, in the order in which they joined, without the lock. It

@@ -17,10 +17,10 @@ const (
 type Estimate[T any] struct {
 	measure func(obj T, set *Set)
 
-	mu      sync.Mutex // protects the fields below
-	at      time.Time  // when objects were measured; zero if they never were
-	objects int        // the number of objects in the store then
-	mean    float64    // the mean size of the measured objects
+	mu       sync.Mutex // protects the fields below
+	measured time.Time  // when objects were measured; zero if they never were
+	objects  int        // the number of objects in the store then
+	mean     float64    // the mean size of the measured objects
 }
 
 // NewEstimate returns an estimate. measure adds the size of an object to set.
@@ -36,8 +36,8 @@ func (e *Estimate[T]) Of(objects, indexes int, all iter.Seq[T]) int64 {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.at.IsZero() || time.Since(e.at) > sampledFor || objects > 2*e.objects || 2*objects < e.objects {
-		e.at, e.objects, e.mean = time.Now(), objects, e.meanSize(objects, all)
+	if e.measured.IsZero() || time.Since(e.measured) > sampledFor || objects > 2*e.objects || 2*objects < e.objects {
+		e.measured, e.objects, e.mean = time.Now(), objects, e.meanSize(objects, all)
 	}
 	return int64(float64(objects) * (e.mean + overheadStore + overheadIndex*float64(indexes)))
 }

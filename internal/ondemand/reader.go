@@ -128,8 +128,8 @@ func (r *Reader[T]) kept(key object.Key, metadata ID) (T, bool) {
 }
 
 // read returns the object that is held, or that of a request, which it begins if there is none under way.
-func (r *Reader[T]) read(ctx context.Context, of request) (Object[T], error) {
-	obj, f, err := r.begin(ctx, of)
+func (r *Reader[T]) read(ctx context.Context, req request) (Object[T], error) {
+	obj, f, err := r.begin(ctx, req)
 	if f == nil {
 		return obj, err
 	}
@@ -137,32 +137,32 @@ func (r *Reader[T]) read(ctx context.Context, of request) (Object[T], error) {
 	case <-f.done:
 		return f.obj, f.err
 	case <-ctx.Done():
-		r.leave(of, f)
-		return Object[T]{}, fmt.Errorf("get %s: %w", of.key, context.Cause(ctx))
+		r.leave(req, f)
+		return Object[T]{}, fmt.Errorf("get %s: %w", req.key, context.Cause(ctx))
 	}
 }
 
 // begin returns the object that is held, or the request to wait for, or an error.
-func (r *Reader[T]) begin(ctx context.Context, of request) (Object[T], *flight[T], error) {
+func (r *Reader[T]) begin(ctx context.Context, req request) (Object[T], *flight[T], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.heldLocked(of); e != nil {
+	if e := r.heldLocked(req); e != nil {
 		return e.obj, nil, nil
 	}
 	switch {
 	case r.closed:
-		return Object[T]{}, nil, fmt.Errorf("get %s: %w", of.key, r.config.Stopped)
+		return Object[T]{}, nil, fmt.Errorf("get %s: %w", req.key, r.config.Stopped)
 	case ctx.Err() != nil:
-		return Object[T]{}, nil, fmt.Errorf("get %s: %w", of.key, context.Cause(ctx))
+		return Object[T]{}, nil, fmt.Errorf("get %s: %w", req.key, context.Cause(ctx))
 	}
-	f := r.flights[of]
+	f := r.flights[req]
 	if f == nil {
 		f = &flight[T]{done: make(chan struct{})}
 		var flying context.Context
 		flying, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx)) // others may wait longer than this one
-		r.flights[of] = f
+		r.flights[req] = f
 		r.status.Requests++
-		r.running.Go(func() { r.fly(flying, of, f) })
+		r.running.Go(func() { r.fly(flying, req, f) })
 	} else {
 		r.status.Shared++
 	}
@@ -171,9 +171,9 @@ func (r *Reader[T]) begin(ctx context.Context, of request) (Object[T], *flight[T
 }
 
 // heldLocked returns the object of a version if it is held, and marks it as used. It returns nil if there is none.
-func (r *Reader[T]) heldLocked(of request) *entry[T] {
-	e := r.held.get(of.key)
-	if e == nil || e.obj.ID != of.want || of.want.Version == "" {
+func (r *Reader[T]) heldLocked(req request) *entry[T] {
+	e := r.held.get(req.key)
+	if e == nil || e.obj.ID != req.want || req.want.Version == "" {
 		return nil
 	}
 	r.held.use(e)
@@ -182,44 +182,44 @@ func (r *Reader[T]) heldLocked(of request) *entry[T] {
 }
 
 // leave ends the wait of a read. The last one cancels the request, which nobody can join any more.
-func (r *Reader[T]) leave(of request, f *flight[T]) {
+func (r *Reader[T]) leave(req request, f *flight[T]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.waiting--; f.waiting == 0 {
 		f.cancel(nil)
-		if r.flights[of] == f {
-			delete(r.flights, of)
+		if r.flights[req] == f {
+			delete(r.flights, req)
 		}
 	}
 }
 
 // fly sends a request, and wakes those that wait for it.
-func (r *Reader[T]) fly(ctx context.Context, of request, f *flight[T]) {
+func (r *Reader[T]) fly(ctx context.Context, req request, f *flight[T]) {
 	f.err = errExited
 	defer close(f.done)
-	defer func() { r.land(of, f) }()
+	defer func() { r.land(req, f) }()
 	defer f.cancel(nil)
-	f.obj, f.err = r.load(ctx, of)
+	f.obj, f.err = r.load(ctx, req)
 }
 
 // load reads an object that is not older than some metadata.
-func (r *Reader[T]) load(ctx context.Context, of request) (Object[T], error) {
-	obj, err := r.fetch(ctx, of.key, of.want.Version)
+func (r *Reader[T]) load(ctx context.Context, req request) (Object[T], error) {
+	obj, err := r.fetch(ctx, req.key, req.want.Version)
 	if err != nil && !isAhead(err) {
 		return Object[T]{}, err
 	}
 	if err == nil {
-		if ok, err := obj.ID.notOlder(of.want); ok || err != nil {
+		if ok, err := obj.ID.notOlder(req.want); ok || err != nil {
 			return obj, err
 		}
 	}
 	// The server has not reached that version, or ignores it.
-	if obj, err = r.fetch(ctx, of.key, ""); err != nil {
+	if obj, err = r.fetch(ctx, req.key, ""); err != nil {
 		return Object[T]{}, err
 	}
-	if ok, err := obj.ID.notOlder(of.want); !ok {
+	if ok, err := obj.ID.notOlder(req.want); !ok {
 		if err == nil {
-			err = fmt.Errorf("get %s at version %.100s, have %.100s: %w", of.key, of.want.Version, obj.ID.Version, ErrStale)
+			err = fmt.Errorf("get %s at version %.100s, have %.100s: %w", req.key, req.want.Version, obj.ID.Version, ErrStale)
 		}
 		return Object[T]{}, err
 	}
@@ -232,20 +232,20 @@ func (r *Reader[T]) fetch(ctx context.Context, key object.Key, version string) (
 }
 
 // land removes a request that has ended, and holds its object. Nobody can miss both.
-func (r *Reader[T]) land(of request, f *flight[T]) {
-	bytes, wanted := r.worthHolding(of.key, f)
+func (r *Reader[T]) land(req request, f *flight[T]) {
+	bytes, wanted := r.worthHolding(req.key, f)
 	r.mu.Lock()
-	if r.flights[of] == f { // somebody waits for it
-		delete(r.flights, of)
-		if f.err != nil && !isGone(f.err, of.key) {
+	if r.flights[req] == f { // somebody waits for it
+		delete(r.flights, req)
+		if f.err != nil && !isGone(f.err, req.key) {
 			r.status.Failures++
 		}
 	}
 	if wanted {
-		r.holdLocked(of.key, f.obj, bytes, true)
+		r.holdLocked(req.key, f.obj, bytes, true)
 	}
 	r.mu.Unlock()
-	r.Changed(of.key) // the store may have changed before the object was held
+	r.Changed(req.key) // the store may have changed before the object was held
 }
 
 // worthHolding returns the size of the object of a request that is at the version of its metadata.

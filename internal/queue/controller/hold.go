@@ -20,9 +20,9 @@ type Holds struct {
 	held   map[*hold]struct{} // those that wait
 }
 
-// Await begins to wait. It calls called once when the wait is over, unless it returns nil or cancel is called first. It
-// returns nil, and calls nothing, if there is nothing to wait for. called may take locks of a queue.
-type Await func(called func()) (cancel func())
+// Await begins to wait. It calls done once when the wait is over, unless the caller calls cancel first. If there is
+// nothing to wait for, it returns nil and does not call done. done may take locks of a queue.
+type Await func(done func()) (cancel func())
 
 // Held is a key to hold.
 type Held struct {
@@ -36,7 +36,7 @@ type Held struct {
 
 // hold is a key that is held.
 type hold struct {
-	of    *Holds
+	holds *Holds
 	held  Held
 	began time.Time
 
@@ -52,7 +52,7 @@ func (h *Holds) Hold(held Held, waits []Await) {
 	if len(waits) == 0 {
 		return
 	}
-	k := &hold{of: h, held: held, began: time.Now(), left: 1}
+	k := &hold{holds: h, held: held, began: time.Now(), left: 1}
 	if !held.Hold() { // before a wait ends
 		return
 	}
@@ -130,7 +130,7 @@ func (k *hold) cancel() bool {
 }
 
 func (k *hold) end(late bool) {
-	h := k.of
+	h := k.holds
 	h.mu.Lock()
 	delete(h.held, k)
 	h.status.Waiting--

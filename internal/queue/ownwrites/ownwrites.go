@@ -97,19 +97,19 @@ func Note(ctx context.Context, server string, resource schema.GroupResource, obj
 	}
 	w := Write{Server: server, Resource: resource, Object: obj, Version: obj.GetResourceVersion()}
 	_, w.Gone = obj.(Gone)
-	of := id{server: server, resource: resource, namespace: obj.GetNamespace(), name: obj.GetName()}
+	key := id{server: server, resource: resource, namespace: obj.GetNamespace(), name: obj.GetName()}
 	notes.mu.Lock()
 	defer notes.mu.Unlock()
 	switch {
 	case w.Gone:
-		before := notes.latest[of]
+		before := notes.latest[key]
 		if w.Version, w.Before = before.Version, before.Object; before.Gone {
 			w.Before = before.Before
 		}
 	case w.Version == "":
 		return
 	default: // writes at the same time can return in another order
-		before := notes.latest[of].Version
+		before := notes.latest[key].Version
 		if c, err := resourceversion.CompareResourceVersion(before, w.Version); err == nil && c > 0 {
 			w.Version = before
 		}
@@ -117,7 +117,7 @@ func Note(ctx context.Context, server string, resource schema.GroupResource, obj
 	if notes.latest == nil {
 		notes.latest = map[id]Write{}
 	}
-	notes.latest[of] = w
+	notes.latest[key] = w
 }
 
 // Take returns the writes noted until now, in no particular order, and forgets them.

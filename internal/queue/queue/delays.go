@@ -1,11 +1,11 @@
 package queue
 
-// delays is a heap of entries, ordered by at, then by order. Each node has four children, which halves the levels of a
+// delays is a heap of entries, ordered by due, then by order. Each node has four children, which halves the levels of a
 // binary heap.
 type delays[K comparable] []*entry[K]
 
 func (d delays[K]) before(a, b *entry[K]) bool {
-	return a.at < b.at || a.at == b.at && a.order < b.order
+	return a.due < b.due || a.due == b.due && a.order < b.order
 }
 
 func (d *delays[K]) push(e *entry[K]) {

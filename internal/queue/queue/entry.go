@@ -24,11 +24,11 @@ type entry[K comparable] struct {
 	place  place
 	level  uint8         // the level of the priority, while the key waits
 	given  uint8         // the level with which the key was handed out
-	links  [2]link[K]    // in ranks, Line.working, owner.awaited or pool.idle; and in ranks.age
+	links  [2]link[K]    // in ranks, Queue.working, owner.awaited or pool.idle; and in ranks.age
 	waits  *generation   // the generation in which the key became ready; nil if the key is not ready
 	works  *generation   // the generation of the key in work; nil if the key is not in work
-	at     time.Duration // when the delay ends, in place delayed
-	order  uint64        // orders entries with equal at
+	due    time.Duration // when the delay ends; only while the place is delayed
+	order  uint64        // orders entries with equal due
 	index  int           // in delays
 	since  time.Duration // when the key became ready
 	queued time.Duration // when the key became ready and not in work: its place in ranks.age
@@ -41,7 +41,7 @@ type link[K comparable] struct{ next, prev *entry[K] }
 // chain is a doubly linked list of entries.
 type chain[K comparable] struct {
 	first, last *entry[K]
-	by          int // which of an entry's links it uses
+	link        int // which of an entry's links it uses
 	n           int // its length
 }
 
@@ -51,31 +51,31 @@ const (
 )
 
 func (c *chain[K]) push(e *entry[K]) {
-	e.links[c.by] = link[K]{prev: c.last}
+	e.links[c.link] = link[K]{prev: c.last}
 	if c.last == nil {
 		c.first = e
 	} else {
-		c.last.links[c.by].next = e
+		c.last.links[c.link].next = e
 	}
 	c.last = e
 	c.n++
 }
 
 func (c *chain[K]) remove(e *entry[K]) {
-	at := e.links[c.by]
-	if at.prev == nil {
-		c.first = at.next
+	links := e.links[c.link]
+	if links.prev == nil {
+		c.first = links.next
 	} else {
-		at.prev.links[c.by].next = at.next
+		links.prev.links[c.link].next = links.next
 	}
-	if at.next == nil {
-		c.last = at.prev
+	if links.next == nil {
+		c.last = links.prev
 	} else {
-		at.next.links[c.by].prev = at.prev
+		links.next.links[c.link].prev = links.prev
 	}
-	e.links[c.by] = link[K]{}
+	e.links[c.link] = link[K]{}
 	c.n--
 }
 
 // next returns the entry after e.
-func (c *chain[K]) next(e *entry[K]) *entry[K] { return e.links[c.by].next }
+func (c *chain[K]) next(e *entry[K]) *entry[K] { return e.links[c.link].next }

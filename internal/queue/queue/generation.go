@@ -21,10 +21,10 @@ func (g *generations) join() *generation {
 	return g.newest
 }
 
-// leave removes a key from one.
-func (g *generations) leave(one *generation) {
-	one.left--
-	if one.left == 0 {
+// leave removes a key from gen.
+func (g *generations) leave(gen *generation) {
+	gen.left--
+	if gen.left == 0 {
 		g.advance()
 	}
 }

@@ -16,20 +16,20 @@ const (
 
 // ownership says which keys may be handed out, and has those that have to wait until they may.
 type ownership[K comparable] struct {
-	of       func(K) Ownership // nil means that all keys are Owned
-	held     map[K]struct{}    // keys that are Awaited although they are Owned; see Line.Hold
+	rule     func(K) Ownership // returns whether a key is Owned; nil if all keys are
+	held     map[K]struct{}    // keys that are Awaited although they are Owned; see Queue.Hold
 	awaited  chain[K]          // the keys that became ready while Awaited
 	releases []*Release[K]
 }
 
 // restricts reports whether there may be keys that are not Owned.
-func (o *ownership[K]) restricts() bool { return o.of != nil || len(o.held) > 0 }
+func (o *ownership[K]) restricts() bool { return o.rule != nil || len(o.held) > 0 }
 
 // get returns whether key may be handed out.
 func (o *ownership[K]) get(key K) Ownership {
 	owned := Owned
-	if o.of != nil {
-		owned = o.of(key)
+	if o.rule != nil {
+		owned = o.rule(key)
 	}
 	if owned == Owned && len(o.held) > 0 {
 		if _, ok := o.held[key]; ok {

@@ -31,16 +31,16 @@ func versionBefore(before any, t reflect.Type) unsafe.Pointer {
 // adopt makes the fields of *new share the equal values of *old, if both are pointers of one type. It modifies nothing
 // in *old, and nothing behind a field of *new.
 func (ps plans) adopt(old, new any) {
-	at := versionBefore(old, reflect.TypeOf(new))
+	from := versionBefore(old, reflect.TypeOf(new))
 	switch n := new.(type) {
 	case *unstructured.Unstructured: // its UnmarshalJSON did not make it
-		if at != nil && n != nil && at != unsafe.Pointer(n) {
-			v, _ := adoptTree((*unstructured.Unstructured)(at).Object, n.Object, false)
+		if from != nil && n != nil && from != unsafe.Pointer(n) {
+			v, _ := adoptTree((*unstructured.Unstructured)(from).Object, n.Object, false)
 			n.Object, _ = v.(map[string]any)
 		}
 	default:
-		if to := versionBefore(new, reflect.TypeOf(new)); at != nil && to != nil && to != at {
-			ps.adoptAt(ps.of(reflect.TypeOf(new).Elem()), at, to, false)
+		if to := versionBefore(new, reflect.TypeOf(new)); from != nil && to != nil && to != from {
+			ps.adoptAt(ps.of(reflect.TypeOf(new).Elem()), from, to, false)
 		}
 	}
 }
@@ -161,8 +161,8 @@ func sameFloats(a, b reflect.Value, depth int) bool {
 			}
 		}
 	case reflect.Map:
-		for each := a.MapRange(); each.Next(); {
-			if !sameFloats(each.Value(), b.MapIndex(each.Key()), depth) {
+		for iter := a.MapRange(); iter.Next(); {
+			if !sameFloats(iter.Value(), b.MapIndex(iter.Key()), depth) {
 				return false
 			}
 		}

@@ -47,9 +47,9 @@ func (d *Decoder) Check(f Format, raw []byte) (found Checked, ok bool) {
 // Labels yields the labels in the order of their keys.
 func (c *Checked) Labels(yield func(key, value []byte) bool) {
 	if c.format == Protobuf {
-		for at := 0; at < len(c.labels); {
+		for i := 0; i < len(c.labels); {
 			var key, value []byte
-			if key, value, at = entryAt(c.labels, at); !yield(key, value) {
+			if key, value, i = entryAt(c.labels, i); !yield(key, value) {
 				return
 			}
 		}
@@ -208,8 +208,8 @@ func plain(elem reflect.Type) bool {
 		return false
 	}
 	known := fieldsOf(elem).fields
-	at := slices.IndexFunc(known, func(f field) bool { return f.name == "metadata" })
-	if at < 0 || !slices.Equal(known[at].index, f.Index) {
+	index := slices.IndexFunc(known, func(f field) bool { return f.name == "metadata" })
+	if index < 0 || !slices.Equal(known[index].index, f.Index) {
 		return false
 	}
 	if numbers := numbersOf(elem); len(numbers) > objectMetadata && numbers[objectMetadata].index != f.Index[0] {

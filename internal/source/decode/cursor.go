@@ -77,18 +77,18 @@ func (c *cursor) elements(element func() bool) bool {
 }
 
 // members calls member for each member of the object at the cursor. member skips the value, or returns false to end the
-// walk. key is the name without quotes, still escaped; at is the offset of its opening quote.
-func (c *cursor) members(member func(key []byte, at int) bool) bool {
+// walk. key is the name without quotes, still escaped; quote is the offset of its opening quote.
+func (c *cursor) members(member func(key []byte, quote int) bool) bool {
 	for more := c.open('{', '}'); more; {
 		if c.space() != '"' {
 			return false
 		}
-		at := c.i
-		end := stringEnd(c.b, at+1, at+1)
+		quote := c.i
+		end := stringEnd(c.b, quote+1, quote+1)
 		if end < 0 {
 			return false
 		}
-		if c.i = end; !c.take(':') || !member(c.b[at+1:end-1], at) || !c.comma('}', &more) {
+		if c.i = end; !c.take(':') || !member(c.b[quote+1:end-1], quote) || !c.comma('}', &more) {
 			return false
 		}
 	}

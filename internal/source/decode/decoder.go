@@ -296,8 +296,8 @@ func (t *Type) made(target, part any) bool {
 	if v.Kind() != reflect.Pointer {
 		return false
 	}
-	at, from := v.Pointer(), reflect.ValueOf(target).Pointer()
-	return !t.byMethod || from <= at && at < from+t.elem.Size()
+	address, begin := v.Pointer(), reflect.ValueOf(target).Pointer()
+	return !t.byMethod || begin <= address && address < begin+t.elem.Size()
 }
 
 // typed decodes raw into target, a pointer to a struct. If our own decoder rejects raw, it falls back to the format's

@@ -172,10 +172,10 @@ func unwrap(body []byte) (message, meta []byte, err error) {
 	return message, meta, err
 }
 
-// One returns an object, the whole body of a response, without its envelope. It returns an error if the object is of
-// another kind than of, which may be nil for any kind. ask may be nil.
-func (f Format) One(body []byte, of *Kind, ask Ask) (raw []byte, err error) {
-	kinds := kindCheck{of: of, ask: ask}
+// One returns an object, the whole body of a response, without its envelope. It returns an error if the object has
+// another kind. A nil kind means any kind. ask may be nil.
+func (f Format) One(body []byte, kind *Kind, ask Ask) (raw []byte, err error) {
+	kinds := kindCheck{kind: kind, ask: ask}
 	if f == JSON {
 		return body, kinds.object(body)
 	}

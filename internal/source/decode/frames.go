@@ -31,10 +31,10 @@ type framesReader interface {
 	next(kinds *kindCheck) (Frame, error)
 }
 
-// NewFrames returns Frames that reads from body. It reads nothing yet. An object of another kind than of is an error.
-// of may be nil, for any kind. ask may be nil; otherwise, Next may call it.
-func NewFrames(body io.Reader, f Format, of *Kind, ask Ask) *Frames {
-	kinds := kindCheck{of: of, ask: ask}
+// NewFrames returns Frames that reads from body. It reads nothing yet. An object of another kind is an error. A nil kind
+// means any kind. ask may be nil; otherwise, Next may call it.
+func NewFrames(body io.Reader, f Format, kind *Kind, ask Ask) *Frames {
+	kinds := kindCheck{kind: kind, ask: ask}
 	if f == JSON {
 		return &Frames{&jsonFrames{jsonStream{stream: newStream(body)}}, kinds}
 	}
@@ -83,20 +83,20 @@ func (s *jsonFrames) largeFrame(frame []byte, kinds *kindCheck) (Frame, error) {
 }
 
 func (s *jsonFrames) frame() (Frame, error) {
-	_, at, err := s.peek(0)
+	_, start, err := s.peek(0)
 	if err != nil {
 		return Frame{}, err
 	}
 	if s.scan == (scan{}) {
-		if f, to := line(s.unused()[at:]); to > 0 {
-			s.use(at + to)
+		if f, to := line(s.unused()[start:]); to > 0 {
+			s.use(start + to)
 			return f, nil
 		}
 	}
-	if _, err := s.expect('{', at); err != nil {
+	if _, err := s.expect('{', start); err != nil {
 		return Frame{}, err
 	}
-	from, to, err := s.value(at)
+	from, to, err := s.value(start)
 	if err != nil {
 		return Frame{}, err
 	}
@@ -139,13 +139,13 @@ func line(b []byte) (f Frame, to int) {
 		return Frame{}, 0
 	}
 	raw := f.Raw
-	for at := 0; at < len(raw); at++ { // an object directly after another one is the next frame, on the same line
-		open := bytes.IndexByte(raw[at:], '{')
+	for i := 0; i < len(raw); i++ { // an object directly after another one is the next frame, on the same line
+		open := bytes.IndexByte(raw[i:], '{')
 		if open < 0 {
 			break
 		}
-		at += open
-		before := at - 1
+		i += open
+		before := i - 1
 		for before >= 0 && isSpace(raw[before]) {
 			before--
 		}

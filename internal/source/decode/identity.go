@@ -13,7 +13,7 @@ func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, 
 		if string(memberName(key)) != "metadata" || c.space() != '{' {
 			return c.value(0) != nil
 		}
-		return c.members(func(key []byte, at int) bool {
+		return c.members(func(key []byte, quote int) bool {
 			c.space()
 			var value []byte
 			if from := c.i; string(key) == "managedFields" && c.managedFields() { // as the decoders skip them
@@ -21,7 +21,7 @@ func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, 
 			} else {
 				value = c.value(0)
 			}
-			return value != nil && member(memberName(key), value, at, c.i)
+			return value != nil && member(memberName(key), value, quote, c.i)
 		}) && !first
 	})
 	if !whole {
@@ -170,11 +170,11 @@ func cutProtobuf(raw, buf []byte) []byte {
 	return append(without, raw[meta.To:]...)
 }
 
-// withoutManagedFields calls each with each field of the metadata, except managedFields.
-func withoutManagedFields(meta []byte, each func(field []byte)) error {
+// withoutManagedFields calls visit with each field of the metadata, except managedFields.
+func withoutManagedFields(meta []byte, visit func(field []byte)) error {
 	return proto.Fields(meta, func(f proto.Field) bool {
 		if f.Number != metaManaged {
-			each(meta[f.From:f.To])
+			visit(meta[f.From:f.To])
 		}
 		return true
 	})

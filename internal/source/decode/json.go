@@ -260,18 +260,18 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 		if !plain || !d.take(':') {
 			return false
 		}
-		at := t.names.find(key)
-		if at < 0 || string(key) != t.members[at].name {
+		index := t.names.find(key)
+		if index < 0 || string(key) != t.members[index].name {
 			if d.cursor.value(depth) == nil {
 				return false
 			}
 			continue
 		}
-		if seen[at/64]&(1<<(at%64)) != 0 { // the library decodes the second value on top of the first
+		if seen[index/64]&(1<<(index%64)) != 0 { // the library decodes the second value on top of the first
 			return false
 		}
-		seen[at/64] |= 1 << (at % 64)
-		f := &t.members[at]
+		seen[index/64] |= 1 << (index % 64)
+		f := &t.members[index]
 		if depth == 1 {
 			d.inMetadata = f.name == "metadata"
 		}

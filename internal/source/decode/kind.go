@@ -141,8 +141,8 @@ func groupOf(version []byte) []byte {
 
 // kindCheck checks the kinds in one response. It is not safe for concurrent use.
 type kindCheck struct {
-	of  *Kind
-	ask Ask
+	kind *Kind
+	ask  Ask
 
 	last    []byte // of the last object: the JSON up to its kind and apiVersion, or in protobuf its runtime.TypeMeta
 	odd     error  // the kind of the list is wrong, unless its items name the right one
@@ -153,14 +153,14 @@ type kindCheck struct {
 
 // object checks an object in JSON. Members of a frame may follow it.
 func (c *kindCheck) object(raw []byte) error {
-	if c.of == nil || len(c.last) > 0 && bytes.HasPrefix(raw, c.last) {
+	if c.kind == nil || len(c.last) > 0 && bytes.HasPrefix(raw, c.last) {
 		return nil
 	}
 	name, version, end := kindJSON(raw, false)
 	if len(name) == 0 {
 		return nil
 	}
-	if err := c.of.check(name, version, c.ask); err != nil {
+	if err := c.kind.check(name, version, c.ask); err != nil {
 		return err
 	}
 	c.last = append(c.last[:0], raw[:end]...)
@@ -172,16 +172,16 @@ func (c *kindCheck) object(raw []byte) error {
 func kindJSON(raw []byte, first bool) (name, version []byte, end int) {
 	in, n := cursor{b: raw}, 0
 	in.members(func(key []byte, _ int) bool {
-		of := memberName(key)
-		isName := string(of) == "kind"
-		if first && !isName && string(of) != "apiVersion" {
+		member := memberName(key)
+		isName := string(member) == "kind"
+		if first && !isName && string(member) != "apiVersion" {
 			return false
 		}
 		value := in.value(-MaxObjectBytes)
 		switch {
 		case isName:
 			name = unquoted(value)
-		case string(of) == "apiVersion":
+		case string(member) == "apiVersion":
 			version = unquoted(value)
 		}
 		if n++; n == 2 && name != nil && version != nil {
@@ -198,10 +198,10 @@ func (c *kindCheck) message(meta []byte) error {
 		return nil
 	}
 	var name, version []byte
-	if err := typeMeta(meta, &name, &version); err != nil || c.of == nil || len(name) == 0 {
+	if err := typeMeta(meta, &name, &version); err != nil || c.kind == nil || len(name) == 0 {
 		return err
 	}
-	if err := c.of.check(name, version, c.ask); err != nil {
+	if err := c.kind.check(name, version, c.ask); err != nil {
 		return err
 	}
 	c.last = append(c.last[:0], meta...)
@@ -216,8 +216,8 @@ func (c *kindCheck) listOf(info *ListInfo) {
 	case info.Kind == "" || info.Kind == "List": // a list of any kind
 	case !isList:
 		c.odd = fmt.Errorf("%w: the server sent a %.100s instead of a list", ErrWrongKind, info.Kind)
-	case c.of != nil:
-		if c.odd = c.of.check([]byte(name), []byte(info.APIVersion), c.ask); c.odd != nil {
+	case c.kind != nil:
+		if c.odd = c.kind.check([]byte(name), []byte(info.APIVersion), c.ask); c.odd != nil {
 			c.odd = fmt.Errorf("a %.100s: %w", info.Kind, c.odd)
 		}
 	}
@@ -242,13 +242,13 @@ func (c *kindCheck) unnamedItem() error {
 // end checks the list after its last item. A list whose items name the right kind is right. Without items, so is a list
 // of the same kind as the last one, and the first one of all if nothing implies another kind.
 func (c *kindCheck) end() error {
-	if c.odd != nil && (c.unnamed || !c.named && (c.of == nil || !c.of.acceptsEmpty(c.list))) {
+	if c.odd != nil && (c.unnamed || !c.named && (c.kind == nil || !c.kind.acceptsEmpty(c.list))) {
 		return c.odd
 	}
-	if c.of != nil && c.list != "" {
-		c.of.mu.Lock()
-		c.of.list = c.list
-		c.of.mu.Unlock()
+	if c.kind != nil && c.list != "" {
+		c.kind.mu.Lock()
+		c.kind.list = c.list
+		c.kind.mu.Unlock()
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (k *Kind) Check(e Encoded) error {
 			return k.check(name, version, nil)
 		}
 	}
-	c := kindCheck{of: k}
+	c := kindCheck{kind: k}
 	if e.List != nil {
 		c.listOf(e.List)
 	}

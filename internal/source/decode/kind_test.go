@@ -213,13 +213,13 @@ func TestKindTwiceInAnEnvelope(t *testing.T) {
 // Comparing the kinds of a watch allocates nothing.
 func TestKindAllocatesNothing(t *testing.T) {
 	k := NewKind(reflect.TypeFor[*corev1.Pod](), "pods")
-	c := kindCheck{of: k}
+	c := kindCheck{kind: k}
 	raw := one(JSON, "Pod")
 	_, meta, err := unwrap(one(Protobuf, "Pod"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	wire := kindCheck{of: k}
+	wire := kindCheck{kind: k}
 	_, _ = c.object(raw), wire.message(meta)
 	if n := testing.AllocsPerRun(100, func() { _, _ = c.object(raw), wire.message(meta) }); n != 0 {
 		t.Errorf("%v allocations", n)

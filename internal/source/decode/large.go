@@ -84,8 +84,8 @@ func (s *jsonStream) large() []byte {
 // beginSkip uses up the beginning of the object. skipRest uses up the rest.
 func (s *jsonStream) beginSkip() {
 	b, now := s.unused(), s.scan
-	s.skip = skip{depth: now.depth, size: len(b) - now.from, quoted: now.at < len(b)}
-	for i := len(b) - 1; s.skip.quoted && i > now.at && b[i] == '\\'; i-- {
+	s.skip = skip{depth: now.depth, size: len(b) - now.from, quoted: now.offset < len(b)}
+	for i := len(b) - 1; s.skip.quoted && i > now.offset && b[i] == '\\'; i-- {
 		s.skip.escaped = !s.skip.escaped
 	}
 	s.use(len(b))

@@ -40,10 +40,10 @@ type listReader interface {
 	next(info *ListInfo) (raw []byte, err error)
 }
 
-// NewList returns a List that reads from body. It reads nothing yet. A list or an item of another kind than of is an
-// error. of may be nil, for any kind. ask may be nil; otherwise, Next may call it.
-func NewList(body io.Reader, f Format, of *Kind, ask Ask) *List {
-	kinds := kindCheck{of: of, ask: ask}
+// NewList returns a List that reads from body. It reads nothing yet. A list or an item of another kind is an error. A nil
+// kind means any kind. ask may be nil; otherwise, Next may call it.
+func NewList(body io.Reader, f Format, kind *Kind, ask Ask) *List {
+	kinds := kindCheck{kind: kind, ask: ask}
 	if f == JSON {
 		return &List{listReader: &jsonList{jsonStream: jsonStream{stream: newStream(body)}, kinds: kinds}}
 	}
@@ -104,16 +104,16 @@ func (s *jsonList) next(info *ListInfo) ([]byte, error) {
 				return nil, err
 			}
 		case jsonListItems:
-			at, more, err := s.element(']')
+			start, more, err := s.element(']')
 			if err != nil {
 				return nil, err
 			}
 			if !more {
-				s.use(at)
+				s.use(start)
 				s.state, s.comma = jsonListMembers, true
 				continue
 			}
-			from, to, err := s.value(at)
+			from, to, err := s.value(start)
 			if err == ErrMore {
 				if item := s.large(); item != nil {
 					return nil, s.largeItem(item)
@@ -150,25 +150,25 @@ func (s *jsonList) largeItem(item []byte) error {
 	return large
 }
 
-// element returns the offset of the next element of an object or array. If there is none, more is false and at is the
-// offset after the closing bracket.
-func (s *jsonList) element(end byte) (at int, more bool, err error) {
-	c, at, err := s.peek(0)
+// element returns the offset of the next element of an object or array. If there is none, more is false and offset is
+// behind the closing bracket.
+func (s *jsonList) element(end byte) (offset int, more bool, err error) {
+	c, offset, err := s.peek(0)
 	switch {
 	case err != nil:
 		return 0, false, unexpectedEOF(err)
 	case c == end:
-		return at + 1, false, nil
+		return offset + 1, false, nil
 	case !s.comma:
-		return at, true, nil
+		return offset, true, nil
 	}
-	at, err = s.expect(',', at)
-	return at, true, err
+	offset, err = s.expect(',', offset)
+	return offset, true, err
 }
 
 // member reads the next member of the list. If that is the array of items, it reads only up to the first item.
 func (s *jsonList) member(info *ListInfo) error {
-	at, more, err := s.element('}')
+	offset, more, err := s.element('}')
 	if err != nil {
 		return err
 	}
@@ -182,20 +182,20 @@ func (s *jsonList) member(info *ListInfo) error {
 		if err := s.kinds.end(); err != nil {
 			return err
 		}
-		s.use(at)
+		s.use(offset)
 		s.state = jsonListEnd
 		return nil
 	}
-	from, to, err := s.value(at)
+	from, to, err := s.value(offset)
 	if err != nil {
 		return err
 	}
 	name := string(unquoted(s.unused()[from:to]))
-	if at, err = s.expect(':', to); err != nil {
+	if offset, err = s.expect(':', to); err != nil {
 		return err
 	}
 	if name == "items" {
-		c, begin, err := s.peek(at)
+		c, begin, err := s.peek(offset)
 		if err != nil {
 			return unexpectedEOF(err)
 		}
@@ -209,7 +209,7 @@ func (s *jsonList) member(info *ListInfo) error {
 			return nil
 		}
 	}
-	from, to, err = s.value(at)
+	from, to, err = s.value(offset)
 	if err != nil {
 		return err
 	}
@@ -315,8 +315,8 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 		b = b[:s.left]
 	}
 	malformed := s.within && int64(len(b)) == s.left // if the field needs bytes after b
-	more := func(at int) error {
-		if malformed || len(b)-at >= proto.MaxUvarint {
+	more := func(offset int) error {
+		if malformed || len(b)-offset >= proto.MaxUvarint {
 			return proto.ErrMalformed
 		}
 		return unexpectedEOF(s.more())
@@ -332,7 +332,7 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 		}
 		return v, end, err
 	}
-	tag, at, err := uvarint(0)
+	tag, offset, err := uvarint(0)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -340,10 +340,10 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 	if number <= 0 || tag>>3 != uint64(number) {
 		return 0, nil, proto.ErrMalformed
 	}
-	to := at
+	to := offset
 	switch wire {
 	case proto.Varint:
-		if _, to, err = uvarint(at); err != nil {
+		if _, to, err = uvarint(offset); err != nil {
 			return 0, nil, err
 		}
 	case proto.Fixed64:
@@ -352,21 +352,21 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 		to += 4
 	case proto.Bytes:
 		var size uint64
-		if size, at, err = uvarint(at); err != nil {
+		if size, offset, err = uvarint(offset); err != nil {
 			return 0, nil, err
 		}
 		if !s.within && number == unknownRaw {
-			return 0, nil, s.enter(size, at)
+			return 0, nil, s.enter(size, offset)
 		}
 		switch {
-		case s.within && size > uint64(s.left-int64(at)):
+		case s.within && size > uint64(s.left-int64(offset)):
 			return 0, nil, fmt.Errorf("%w: a field is longer than its message", proto.ErrMalformed)
 		case size > uint64(s.limit) && s.within && number == listItems:
-			return 0, nil, s.largeItem(b, at, size)
+			return 0, nil, s.largeItem(b, offset, size)
 		case size > uint64(s.limit):
 			return 0, nil, errObjectTooLarge
 		}
-		if to = at + int(size); !s.within || number != listItems {
+		if to = offset + int(size); !s.within || number != listItems {
 			if s.beside+to > maxListBytes {
 				return 0, nil, errListTooLarge
 			}
@@ -381,7 +381,7 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 		return 0, nil, unexpectedEOF(s.more())
 	}
 	if wire == proto.Bytes {
-		body = b[at:to:to]
+		body = b[offset:to:to]
 	} else {
 		number = 0
 	}
@@ -397,31 +397,31 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 	return number, body, nil
 }
 
-// largeItem returns the error for an item of size bytes, over the size limit, whose first byte is b[at].
-func (s *protobufList) largeItem(b []byte, at int, size uint64) error {
+// largeItem returns the error for an item of size bytes, over the size limit, whose first byte is b[offset].
+func (s *protobufList) largeItem(b []byte, offset int, size uint64) error {
 	switch {
 	case size > maxSkipped:
 		return errObjectTooLarge
-	case len(b)-at < headBytes:
+	case len(b)-offset < headBytes:
 		return unexpectedEOF(s.more())
 	}
 	if err := s.kinds.unnamedItem(); err != nil {
 		return err
 	}
-	large := &LargeError{headIdentity(b[at : at+headBytes]).clone()}
-	s.use(at)
+	large := &LargeError{headIdentity(b[offset : offset+headBytes]).clone()}
+	s.use(offset)
 	s.behind = int(size)
-	s.left -= int64(at) + int64(size)
+	s.left -= int64(offset) + int64(size)
 	return large
 }
 
-// enter begins a list of size bytes, whose first byte is at offset at.
-func (s *protobufList) enter(size uint64, at int) error {
+// enter begins a list of size bytes, whose first byte is at offset.
+func (s *protobufList) enter(size uint64, offset int) error {
 	if s.isList {
 		return errTwoLists
 	}
 	s.isList, s.within, s.left = true, true, int64(min(size, math.MaxInt64))
-	s.use(at)
+	s.use(offset)
 	return nil
 }
 

@@ -261,8 +261,8 @@ func (ps plans) learnJSON(p *plan) {
 
 // member returns the plan of the member called name, or nil if there is no such member.
 func (p *plan) member(name []byte) *plan {
-	if at := p.names.find(name); at >= 0 && p.members[at].name == string(name) {
-		return p.members[at].plan
+	if index := p.names.find(name); index >= 0 && p.members[index].name == string(name) {
+		return p.members[index].plan
 	}
 	return nil
 }

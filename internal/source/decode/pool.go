@@ -90,27 +90,27 @@ func (p *Pool) Check(f Format) error {
 
 // Get returns a decoder, for one goroutine. Put takes it back.
 func (p *Pool) Get() *Decoder {
-	if one := p.first.Swap(nil); one != nil {
-		return one
+	if d := p.first.Swap(nil); d != nil {
+		return d
 	}
-	if one, ok := p.more.Get().(*Decoder); ok {
-		return one
+	if d, ok := p.more.Get().(*Decoder); ok {
+		return d
 	}
 	return NewDecoder(p.typ, p.keepManagedFields)
 }
 
-// Put takes back a decoder of Get. One that is not put back is lost to the pool, but does no harm.
-func (p *Pool) Put(one *Decoder) {
-	if !p.first.CompareAndSwap(nil, one) {
-		p.more.Put(one)
+// Put takes back a decoder of Get. A decoder that is not put back is lost to the pool, but does no harm.
+func (p *Pool) Put(d *Decoder) {
+	if !p.first.CompareAndSwap(nil, d) {
+		p.more.Put(d)
 	}
 }
 
 // Decode decodes one object, as [Decoder.Decode] does.
 func (p *Pool) Decode(f Format, raw []byte, from Origin) (any, error) {
-	one := p.Get()
-	obj, err := one.Decode(f, raw, from)
-	p.Put(one) // skipped if a method of the type has ended the goroutine
+	d := p.Get()
+	obj, err := d.Decode(f, raw, from)
+	p.Put(d) // skipped if a method of the type has ended the goroutine
 	return obj, err
 }
 

@@ -79,30 +79,30 @@ func (d *protobufDecoder) measure(msg []byte, t *plan) {
 			return true
 		}
 		field := t.numbers[f.Number].plan
-		one := field // the type of each value that the field adds
+		value := field // the type of each value that the field adds
 		switch field.wire {
 		case wireSlice:
-			one = field.elem
+			value = field.elem
 			n := 1
-			if f.Wire == proto.Bytes && one.wire >= wireBool {
+			if f.Wire == proto.Bytes && value.wire >= wireBool {
 				n = len(f.Bytes) // at most this many packed numbers
 			}
-			d.left.takeEach(n, max(2*int(one.size), int(one.size)+elementBytes)) // slices grow by doubling
+			d.left.takeEach(n, max(2*int(value.size), int(value.size)+elementBytes)) // slices grow by doubling
 		case wireMap:
-			one = field.elem
-			d.left.take(2 * (int(one.size) + elementBytes))
+			value = field.elem
+			d.left.take(2 * (int(value.size) + elementBytes))
 		case wirePointer:
-			one = field.elem
-			d.left.take(int(one.size))
+			value = field.elem
+			d.left.take(int(value.size))
 		}
 		switch {
-		case one.wire != wireMessage && one.wire != wireMethod || f.Wire != proto.Bytes:
+		case value.wire != wireMessage && value.wire != wireMethod || f.Wire != proto.Bytes:
 		case field.wire != wireMap:
-			d.measure(f.Bytes, one)
+			d.measure(f.Bytes, value)
 		default:
 			_ = proto.Fields(f.Bytes, func(entry proto.Field) bool {
 				if entry.Number == 2 {
-					d.measure(entry.Bytes, one)
+					d.measure(entry.Bytes, value)
 				}
 				return d.left >= 0
 			})
@@ -168,11 +168,11 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 		n := 1
 		if known.plan.wire >= wireSlice {
 			for i < len(msg) { // the other elements of the field
-				next, at := proto.Uvarint(msg, i)
-				if next != tag || at == 0 {
+				next, offset := proto.Uvarint(msg, i)
+				if next != tag || offset == 0 {
 					break
 				}
-				if _, i = proto.Body(msg, at); i == 0 {
+				if _, i = proto.Body(msg, offset); i == 0 {
 					return false
 				}
 				n++

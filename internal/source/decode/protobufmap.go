@@ -19,16 +19,16 @@ const (
 func entryAt(elements []byte, i int) (key, value []byte, end int) {
 	_, i = proto.Uvarint(elements, i)
 	entry, end := proto.Body(elements, i)
-	tag, at := proto.Uvarint(entry, 0)
+	tag, offset := proto.Uvarint(entry, 0)
 	if tag != mapKey {
 		return nil, nil, 0
 	}
-	if key, at = proto.Body(entry, at); at == 0 {
+	if key, offset = proto.Body(entry, offset); offset == 0 {
 		return nil, nil, 0
 	}
-	if at < len(entry) { // an empty value may be absent
-		tag, at = proto.Uvarint(entry, at)
-		if value, at = proto.Body(entry, at); tag != mapValue || at != len(entry) {
+	if offset < len(entry) { // an empty value may be absent
+		tag, offset = proto.Uvarint(entry, offset)
+		if value, offset = proto.Body(entry, offset); tag != mapValue || offset != len(entry) {
 			return nil, nil, 0
 		}
 	}
@@ -41,9 +41,9 @@ func (d *protobufDecoder) equals(elements []byte, n int, m map[string]string) bo
 		return false
 	}
 	var last []byte
-	for at := 0; at < len(elements); {
+	for i := 0; i < len(elements); {
 		var key, value []byte
-		if key, value, at = entryAt(elements, at); at == 0 {
+		if key, value, i = entryAt(elements, i); i == 0 {
 			return false
 		}
 		was, ok := m[string(key)]
@@ -65,9 +65,9 @@ func (d *protobufDecoder) mapping(elements []byte, n int, p, old unsafe.Pointer,
 			return true
 		}
 		m := make(map[string]string, n)
-		for at := 0; at < len(elements); {
+		for i := 0; i < len(elements); {
 			var key, value []byte
-			if key, value, at = entryAt(elements, at); at == 0 {
+			if key, value, i = entryAt(elements, i); i == 0 {
 				return false
 			}
 			m[d.strings.get(key)] = d.strings.get(value)
@@ -77,9 +77,9 @@ func (d *protobufDecoder) mapping(elements []byte, n int, p, old unsafe.Pointer,
 	}
 	m := reflect.MakeMapWithSize(t.typ, n)
 	k, e := reflect.New(t.typ.Key()).Elem(), reflect.New(t.elem.typ).Elem()
-	for at := 0; at < len(elements); {
+	for i := 0; i < len(elements); {
 		var key, value []byte
-		if key, value, at = entryAt(elements, at); at == 0 {
+		if key, value, i = entryAt(elements, i); i == 0 {
 			return false
 		}
 		if e.SetZero(); t.elem.wire == wireMethod && e.Kind() == reflect.Slice {
@@ -103,9 +103,9 @@ func (d *protobufDecoder) entries(elements []byte, t *plan, depth int) bool {
 		return false // mapping gives its method a receiver that is not zero
 	}
 	var last []byte
-	for at := 0; at < len(elements); {
+	for i := 0; i < len(elements); {
 		var key, value []byte
-		if key, value, at = entryAt(elements, at); at == 0 {
+		if key, value, i = entryAt(elements, i); i == 0 {
 			return false
 		}
 		if last != nil && bytes.Compare(key, last) <= 0 || !d.single(value, nil, nil, t.elem, depth) {

@@ -78,8 +78,8 @@ func large(t reflect.Type) bool {
 
 // part returns the index of the part at offset, or -1.
 func (l *layout) part(offset uintptr) int {
-	for i, at := range l.parts {
-		if at == offset {
+	for i, start := range l.parts {
+		if start == offset {
 			return i
 		}
 	}
@@ -100,9 +100,9 @@ func (l *layout) marksOf(object unsafe.Pointer) marks {
 	if n == 0 {
 		return marks{}
 	}
-	at := unsafe.Add(object, l.marks)
-	words := unsafe.Slice((*uint32)(unsafe.Add(at, 8*n)), 2*n)
-	return marks{unsafe.Slice((*uint64)(at), n), words[:n], words[n:]}
+	begin := unsafe.Add(object, l.marks)
+	words := unsafe.Slice((*uint32)(unsafe.Add(begin, 8*n)), 2*n)
+	return marks{unsafe.Slice((*uint64)(begin), n), words[:n], words[n:]}
 }
 
 func (m marks) clear() {
@@ -227,12 +227,12 @@ func (t *plan) receiver(p unsafe.Pointer) reflect.Value {
 		}
 		return t.unused
 	}
-	at := reflect.NewAt(t.typ, p)
+	value := reflect.NewAt(t.typ, p)
 	if !t.retains {
-		return at
+		return value
 	}
 	own := reflect.New(t.typ)
-	own.Elem().Set(at.Elem())
+	own.Elem().Set(value.Elem())
 	return own
 }
 

@@ -85,8 +85,8 @@ type jsonStream struct {
 
 // scan is the progress of inspecting the value or white space that begins at offset from.
 type scan struct {
-	from, at, searched, depth int
-	named                     bool // a member "kind" precedes at
+	from, offset, searched, depth int
+	named                         bool // a member "kind" precedes offset
 }
 
 // use is like stream.use, and resets the scans.
@@ -99,27 +99,27 @@ func (s *jsonStream) use(n int) {
 func (s *jsonStream) peek(i int) (byte, int, error) {
 	from := i
 	if s.blank.from == from {
-		i = max(i, s.blank.at)
+		i = max(i, s.blank.offset)
 	}
 	for b := s.unused(); i < len(b); i++ {
 		if c := b[i]; !isSpace(c) {
 			return c, i, nil
 		}
 	}
-	s.blank = scan{from: from, at: i}
+	s.blank = scan{from: from, offset: i}
 	return 0, i, s.more()
 }
 
 // expect returns the offset after c, which must be the next byte that is not white space.
 func (s *jsonStream) expect(c byte, i int) (int, error) {
-	got, at, err := s.peek(i)
+	got, offset, err := s.peek(i)
 	if err != nil {
 		return 0, unexpectedEOF(err)
 	}
 	if got != c {
 		return 0, fmt.Errorf("JSON: %q where %q is expected", got, c)
 	}
-	return at + 1, nil
+	return offset + 1, nil
 }
 
 // value returns the bounds of the value at offset i, after any white space. If that is an object, it sets s.named.
@@ -129,12 +129,12 @@ func (s *jsonStream) value(i int) (from, to int, err error) {
 		return 0, 0, unexpectedEOF(err)
 	}
 	b := s.unused()
-	now := scan{from: from, at: from}
-	if s.scan.from == from && s.scan.at >= from {
+	now := scan{from: from, offset: from}
+	if s.scan.from == from && s.scan.offset >= from {
 		now = s.scan
 	}
 	if c != '{' && c != '[' && c != '"' { // a number, true, false or null ends before a comma, a bracket or white space
-		for i := now.at; i < len(b); i++ {
+		for i := now.offset; i < len(b); i++ {
 			if c := b[i]; c == ',' || c == '}' || c == ']' || isSpace(c) {
 				return from, i, nil
 			}
@@ -142,16 +142,16 @@ func (s *jsonStream) value(i int) (from, to int, err error) {
 		if s.ended {
 			return from, len(b), nil
 		}
-		now.at = len(b)
+		now.offset = len(b)
 		s.scan = now
 		return 0, 0, ErrMore
 	}
-	for i = now.at; i < len(b); i++ {
+	for i = now.offset; i < len(b); i++ {
 		switch b[i] {
 		case '"':
 			end := stringEnd(b, i+1, max(i+1, now.searched))
 			if end < 0 {
-				now.at, now.searched = i, len(b)
+				now.offset, now.searched = i, len(b)
 				s.scan = now
 				return 0, 0, unexpectedEOF(s.more())
 			}
@@ -171,7 +171,7 @@ func (s *jsonStream) value(i int) (from, to int, err error) {
 			}
 		}
 	}
-	now.at = len(b)
+	now.offset = len(b)
 	s.scan = now
 	return 0, 0, unexpectedEOF(s.more())
 }

@@ -36,7 +36,7 @@ func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse r
 	tokens := d.json.tokens
 	defer func() { tokens.Reset(noInput{}) }()
 	c := cursor{b: raw}
-	whole := c.members(func(key []byte, at int) bool {
+	whole := c.members(func(key []byte, quote int) bool {
 		if !plainName(key) {
 			return false
 		}
@@ -53,8 +53,8 @@ func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse r
 		if char := c.space(); (char == '{' || char == '[') && name != "metadata" && parts < len(reuse.parts) {
 			part = parts
 			parts++
-			if size, cost, ok := reuse.unchanged(part, raw[at:]); ok && held {
-				c.i = at + size
+			if size, cost, ok := reuse.unchanged(part, raw[quote:]); ok && held {
+				c.i = quote + size
 				content[name] = was
 				return left.take(cost)
 			}
@@ -73,7 +73,7 @@ func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse r
 		}
 		content[name] = v
 		if part >= 0 {
-			reuse.note(part, raw[at:c.i], whole-*left)
+			reuse.note(part, raw[quote:c.i], whole-*left)
 		}
 		return true
 	})

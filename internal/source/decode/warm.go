@@ -69,8 +69,8 @@ func (a *ahead) add(t reflect.Type, offset uintptr, depth int) {
 // readLines reads the lines of the size bytes at p. The result is of no interest, as for the other functions that read
 // ahead: it keeps the compiler from removing the reads.
 func readLines(p unsafe.Pointer, size uintptr) (sum byte) {
-	for at := uintptr(0); at < size; at += lineBytes {
-		sum += *(*byte)(unsafe.Add(p, at))
+	for offset := uintptr(0); offset < size; offset += lineBytes {
+		sum += *(*byte)(unsafe.Add(p, offset))
 	}
 	return sum
 }
@@ -79,15 +79,15 @@ func readLines(p unsafe.Pointer, size uintptr) (sum byte) {
 func (a *ahead) read(p unsafe.Pointer, depth int) (sum byte) {
 	for i := range a.refs {
 		r := &a.refs[i]
-		at := unsafe.Add(p, r.offset)
+		address := unsafe.Add(p, r.offset)
 		if depth > 1 {
 			if r.to == nil || len(r.to.refs) == 0 {
 				continue
 			}
-			to := *(*unsafe.Pointer)(at)
+			to := *(*unsafe.Pointer)(address)
 			n := 1
 			if r.kind == reflect.Slice {
-				n = min((*words)(at).len, maxAhead)
+				n = min((*words)(address).len, maxAhead)
 			} else if to == nil {
 				continue
 			}
@@ -98,18 +98,18 @@ func (a *ahead) read(p unsafe.Pointer, depth int) (sum byte) {
 		}
 		switch r.kind {
 		case reflect.String:
-			if s := *(*string)(at); s != "" {
+			if s := *(*string)(address); s != "" {
 				sum += s[0] + s[len(s)-1]
 			}
 		case reflect.Slice:
-			w := (*words)(at)
+			w := (*words)(address)
 			sum += readLines(w.data, uintptr(min(w.len, maxAhead))*r.to.size)
 		case reflect.Pointer:
-			if to := *(*unsafe.Pointer)(at); to != nil {
+			if to := *(*unsafe.Pointer)(address); to != nil {
 				sum += readLines(to, r.to.size)
 			}
 		case reflect.Map:
-			sum += byte(len((*(*map[string]string)(at))[""]))
+			sum += byte(len((*(*map[string]string)(address))[""]))
 		}
 	}
 	return sum

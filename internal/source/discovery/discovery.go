@@ -70,17 +70,17 @@ func Find(resource schema.GroupVersionResource, get func(path string) ([]byte, e
 // FindVersion is like [Find], but looks only in the version of the resource.
 func FindVersion(resource schema.GroupVersionResource, get func(path string) ([]byte, error)) (in Served, ok bool,
 	err error) {
-	at := "apis/" + resource.Group + "/" + resource.Version
+	path := "apis/" + resource.Group + "/" + resource.Version
 	if resource.Group == "" {
-		at = "api/" + resource.Version
+		path = "api/" + resource.Version
 	}
-	body, err := get(at)
+	body, err := get(path)
 	if err != nil {
 		return Served{}, false, err
 	}
 	in, ok, err = resourceIn(resource.GroupVersion(), resource.Resource, body)
 	if err != nil {
-		return Served{}, false, fmt.Errorf("/%s: %w", at, err)
+		return Served{}, false, fmt.Errorf("/%s: %w", path, err)
 	}
 	return in, ok, nil
 }

@@ -62,7 +62,7 @@ const Whole = -1
 //
 // The error is ErrNoList if the server answers with 405.
 func (s *Source) List(ctx context.Context, least string, size int, into Collector,
-	shard string) (at Listed, err error) {
+	shard string) (listed Listed, err error) {
 	ctx, end := s.untilMoved(ctx)
 	defer end(&err)
 	query, again, torn := atLeast(least), false, ""
@@ -85,20 +85,20 @@ func (s *Source) List(ctx context.Context, least string, size int, into Collecto
 			return Listed{}, fmt.Errorf("list: %w: %v", errTokens, err)
 		case expired:
 			into.Reset()
-			query, again, first = atLeast(at.Version), true, true
+			query, again, first = atLeast(listed.Version), true, true
 			continue
 		case err != nil:
 			return Listed{}, unlistable(err)
 		case first:
-			at, first = Listed{Version: info.ResourceVersion}, false
+			listed, first = Listed{Version: info.ResourceVersion}, false
 		default:
-			at = at.with(info.ResourceVersion)
+			listed = listed.with(info.ResourceVersion)
 		}
 		if query, err = nextPage(query, info); err != nil {
 			return Listed{}, err
 		}
 	}
-	return at, nil
+	return listed, nil
 }
 
 // ListAt reads the collection page by page, exactly at resource version rv. The error is ErrNoListAt if the server

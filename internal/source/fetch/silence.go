@@ -63,8 +63,8 @@ func (b bookmarks) limit() time.Duration {
 
 // vigil ends a watch that has been silent for longer than a limit. It is safe for concurrent use.
 type vigil struct {
-	of  *silence
-	end func()
+	silence *silence
+	end     func()
 
 	mu    sync.Mutex // protects the fields below
 	limit time.Duration
@@ -86,7 +86,7 @@ func (v *vigil) set(limit time.Duration) {
 
 // check ends the watch if it has been silent for too long. Otherwise it checks again when that may be the case.
 func (v *vigil) check() {
-	lasts := v.of.lasts()
+	lasts := v.silence.lasts()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {

@@ -181,7 +181,7 @@ func (s State) Ended(now time.Time) (State, error) {
 func lost(err error) bool {
 	return slices.ContainsFunc([]error{ErrUnknownDeleted, ErrUnknownLarge, ErrForeign, ErrUnexplained, ErrNoNumber,
 		decode.ErrWrongKind},
-		func(one error) bool { return errors.Is(err, one) })
+		func(target error) bool { return errors.Is(err, target) })
 }
 
 // Failed returns the state after err, and how to wait first. note describes the transition for the log; it is empty

@@ -149,7 +149,7 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 	w.forget = s.config.Client.Suspension.Watch(w.cancel)
 	w.opened = time.Now()
 	w.silence.opened = w.opened
-	w.vigil.of, w.vigil.end = &w.silence, func() { w.cancel(transport.ErrNoProgress) }
+	w.vigil.silence, w.vigil.end = &w.silence, func() { w.cancel(transport.ErrNoProgress) }
 	w.vigil.set(s.pulse.limit())
 	s.watches.Add(1)
 	if w.response, err = s.send(w.request, query, s.config.Accept, shard); err != nil {

@@ -76,14 +76,14 @@ func Wrap(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, end fu
 // version is one, unless it says otherwise.
 func streams(r *http.Request) bool {
 	query := r.URL.Query()
-	is := func(name string) bool {
+	enabled := func(name string) bool {
 		value := strings.ToLower(query.Get(name))
 		return query.Has(name) && value != "false" && value != "0"
 	}
 	version := query.Get("resourceVersion")
-	initial := is("sendInitialEvents") || !query.Has("sendInitialEvents") && !query.Has("resourceVersionMatch") &&
+	initial := enabled("sendInitialEvents") || !query.Has("sendInitialEvents") && !query.Has("resourceVersionMatch") &&
 		(version == "" || version == "0")
-	return r.Method == http.MethodGet && is("watch") && initial && is("allowWatchBookmarks")
+	return r.Method == http.MethodGet && enabled("watch") && initial && enabled("allowWatchBookmarks")
 }
 
 // accepted reports whether a client that accepts these encodings gets gzip from kube-apiserver, which ignores weights.

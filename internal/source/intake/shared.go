@@ -68,24 +68,24 @@ func (d *Decoder[T]) share(r *Result[T], other types.UID) (next *Result[T]) {
 	case uid == k.kept:
 		return nil
 	}
-	at := slices.IndexFunc(k.others, func(o rival[T]) bool { return o.uid == uid })
+	index := slices.IndexFunc(k.others, func(o rival[T]) bool { return o.uid == uid })
 	switch {
-	case at < 0 && unseen:
+	case index < 0 && unseen:
 		r.Ignored = k.shared
 		return nil
-	case at < 0:
+	case index < 0:
 		k.others = append(k.others[max(0, len(k.others)+1-maxReplaced):], rival[T]{uid: k.kept})
 		k.kept = uid
 		return nil
 	case r.Deleted:
-		if k.others = slices.Delete(k.others, at, at+1); len(k.others) == 0 {
+		if k.others = slices.Delete(k.others, index, index+1); len(k.others) == 0 {
 			s.forget(r.Key)
 		}
 	case r.Filtered:
-		k.others[at].latest = nil
+		k.others[index].latest = nil
 	default:
 		latest := *r
-		if k.others[at].latest = &latest; !k.shared {
+		if k.others[index].latest = &latest; !k.shared {
 			k.shared = true
 			s.count.Add(1)
 			if s.told++; s.told <= maxReported {
@@ -100,18 +100,18 @@ func (d *Decoder[T]) share(r *Result[T], other types.UID) (next *Result[T]) {
 // succeed returns the object that takes the place of the one that k keeps: of those that the server has, the one with
 // the lowest UID. The store loses the kept one, because the server has deleted it or the store does not want it.
 func (s *sharedKeys[T]) succeed(key object.Key, k *sharedKey[T], deleted bool) (next *Result[T]) {
-	at := -1
+	index := -1
 	for i, o := range k.others {
-		if o.latest != nil && (at < 0 || o.uid < k.others[at].uid) {
-			at = i
+		if o.latest != nil && (index < 0 || o.uid < k.others[index].uid) {
+			index = i
 		}
 	}
-	if at < 0 {
+	if index < 0 {
 		s.forget(key)
 		return nil
 	}
-	gone, heir := k.kept, k.others[at]
-	k.kept, k.others = heir.uid, slices.Delete(k.others, at, at+1)
+	gone, heir := k.kept, k.others[index]
+	k.kept, k.others = heir.uid, slices.Delete(k.others, index, index+1)
 	heir.latest.Succeeds = true
 	switch {
 	case !deleted:

@@ -65,12 +65,13 @@ type Board struct {
 // Wait is a function that waits in a Board.
 type Wait struct {
 	want   Want
-	called func()
+	notify func()
 }
 
-// Add makes the board call called once when the store has want. It returns nil, and never calls it, if the store has it
-// already. state returns the present state of the store. called must not block, and must not call methods of the board.
-func (b *Board) Add(want Want, state func() State, called func()) *Wait {
+// Add makes the board call notify once, when the store has want. If the store has it already, Add returns nil, and the
+// board never calls notify. state returns the present state of the store. notify must not block, and must not call
+// methods of the board.
+func (b *Board) Add(want Want, state func() State, notify func()) *Wait {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting.Add(1) // before the look at the state
@@ -82,7 +83,7 @@ func (b *Board) Add(want Want, state func() State, called func()) *Wait {
 	if uid, _ := now.Object(want.Key); want.Gone && uid == want.UID {
 		want.Version = "" // once it is gone, no earlier version of it can come
 	}
-	w := &Wait{want, called}
+	w := &Wait{want, notify}
 	if b.keys == nil {
 		b.keys, b.versions = map[object.Key][]*Wait{}, map[string][]*Wait{}
 	}
@@ -111,12 +112,12 @@ func (b *Board) Cancel(w *Wait) {
 
 // removeLocked removes w, and reports whether the board had it.
 func (b *Board) removeLocked(w *Wait) bool {
-	at := slices.Index(b.keys[w.want.Key], w)
-	if at < 0 {
+	index := slices.Index(b.keys[w.want.Key], w)
+	if index < 0 {
 		return false
 	}
 	b.waiting.Add(-1)
-	cut(b.keys, w.want.Key, at, at+1)
+	cut(b.keys, w.want.Key, index, index+1)
 	waits := b.versions[w.want.Key.Namespace]
 	for i := after(waits, w.want.Version) - 1; i >= 0; i-- { // few have the same version
 		if waits[i] == w {
@@ -144,7 +145,7 @@ func (b *Board) Waits() bool { return b.waiting.Load() > 0 }
 // added, replaced or removed since the state before. All waits that were added before s was published are checked.
 func (b *Board) Reached(s State, changed []object.Key) {
 	for _, w := range b.take(s, changed) {
-		w.called()
+		w.notify()
 	}
 }
 

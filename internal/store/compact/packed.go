@@ -31,7 +31,7 @@ type body struct {
 
 // form is what many packed objects have in common.
 type form struct {
-	by     *Packer
+	packer *Packer
 	dict   *pack.Dictionary
 	format decode.Format
 	list   *decode.ListInfo // nil for objects that did not come in a list
@@ -67,7 +67,7 @@ func (p *Object) HeapSize() int {
 func (p *Object) Alive() any {
 	form := p.body.Load().form
 	if known := p.decoded.Load(); known != nil {
-		return known.Object(form.by.pool.Decodes())
+		return known.Object(form.packer.pool.Decodes())
 	}
 	return form.held
 }
@@ -109,7 +109,7 @@ func (p *Object) Fresh(other any) any {
 	if form.failed != nil {
 		return nil
 	}
-	obj, err := form.by.unpack(p, other)
+	obj, err := form.packer.unpack(p, other)
 	if err != nil {
 		p.fail(err)
 		return nil
@@ -125,7 +125,7 @@ func (p *Object) fail(err error) {
 			return
 		}
 		form := *have.form
-		failures := &form.by.Failures
+		failures := &form.packer.Failures
 		form.failed = failures.errorOf(p, fmt.Errorf("it was decoded before, but cannot be decoded again: %w", err))
 		if p.body.CompareAndSwap(have, &body{&form, have.data}) {
 			failures.add(p, form.failed)
@@ -138,4 +138,4 @@ func (p *Object) fail(err error) {
 func (p *Object) Failed() error { return p.body.Load().form.failed }
 
 // Bare returns an object that has only the identity and the version of p, or nil if that is not possible.
-func (p *Object) Bare() any { return p.body.Load().form.by.bare(p) }
+func (p *Object) Bare() any { return p.body.Load().form.packer.bare(p) }

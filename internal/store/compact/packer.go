@@ -79,7 +79,7 @@ func (k *Packer) Pack(d *decode.Decoder, f decode.Format, raw []byte, list *deco
 // Hold returns obj without packing it.
 func (k *Packer) Hold(obj any) *Object {
 	p := identify(obj.(object.Object), nil)
-	p.body.Store(&body{&form{by: k, held: obj}, identityOf(obj.(object.Object))})
+	p.body.Store(&body{&form{packer: k, held: obj}, identityOf(obj.(object.Object))})
 	return p
 }
 
@@ -185,7 +185,7 @@ func (k *Packer) formOf(dict *pack.Dictionary, f decode.Format, list *decode.Lis
 		(list == nil || last.list.Kind == kind && last.list.APIVersion == version) {
 		return last
 	}
-	next := &form{by: k, dict: dict, format: f}
+	next := &form{packer: k, dict: dict, format: f}
 	if list != nil {
 		next.list = &decode.ListInfo{Kind: kind, APIVersion: version}
 	}

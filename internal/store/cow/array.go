@@ -66,16 +66,16 @@ func (a *Array[T]) Set(gen uint64, slot uint32, value T) {
 	if a.gen != gen {
 		a.gen, a.root = gen, slices.Clone(a.root)
 	}
-	at := int(slot >> (4 * levelBits))
-	if at == len(a.root) {
+	index := int(slot >> (4 * levelBits))
+	if index == len(a.root) {
 		a.root = append(a.root, &shelf[T]{gen: gen})
 	}
-	sh := a.root[at]
+	sh := a.root[index]
 	if sh.gen != gen {
 		own := *sh
 		own.gen = gen
 		sh = &own
-		a.root[at] = sh
+		a.root[index] = sh
 	}
 	vol := sh.volumes[slot>>(3*levelBits)&levelMask]
 	if vol == nil || vol.gen != gen {

@@ -102,16 +102,16 @@ func (h *Hints) Drop(hash, slot uint32) {
 	}
 }
 
-// Build replaces the contents of the table with the names for which each calls put. There are count of them. Build
-// makes the table large enough for some more.
-func (h *Hints) Build(count int, each func(put func(hash, slot uint32))) {
+// Build replaces the contents of the table. names calls put for each of the count new names. Build makes the table
+// large enough for some more.
+func (h *Hints) Build(count int, names func(put func(hash, slot uint32))) {
 	size := 1
 	for size*len(Bucket{})*7/8 <= count {
 		size *= 2
 	}
 	buckets := make([]Bucket, size)
 	h.used = count
-	each(func(hash, slot uint32) { buckets[hash&uint32(size-1)].put(hash, slot) })
+	names(func(hash, slot uint32) { buckets[hash&uint32(size-1)].put(hash, slot) })
 	h.buckets.Store(&buckets)
 }
 
@@ -130,8 +130,8 @@ func (h *Hints) Check(hashOf func(slot uint32) (hash uint32, ok bool)) error {
 	}
 	entries := 0
 	var seen []bool // by slot
-	for at := range *buckets {
-		b := &(*buckets)[at]
+	for number := range *buckets {
+		b := &(*buckets)[number]
 		for i := range b {
 			entry := b[i].Load()
 			if entry == 0 {
@@ -145,7 +145,7 @@ func (h *Hints) Check(hashOf func(slot uint32) (hash uint32, ok bool)) error {
 			case int(slot) < len(seen) && seen[slot]:
 				return fmt.Errorf("two entries have slot %d", slot)
 			case h.Bucket(hash) != b:
-				return fmt.Errorf("the entry of slot %d is in bucket %d, but its name selects another", slot, at)
+				return fmt.Errorf("the entry of slot %d is in bucket %d, but its name selects another", slot, number)
 			}
 			if _, ok := b.Slot(i, hash); !ok {
 				return fmt.Errorf("the entry of slot %d has bits of another hash", slot)

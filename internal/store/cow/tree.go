@@ -291,26 +291,26 @@ func (n *node[K, D]) own(gen uint64) *node[K, D] {
 // behind.
 func (n *node[K, D]) split(o order[K], inserted int) *node[K, D] {
 	if n.kids == nil {
-		at := len(n.items) / 2
+		index := len(n.items) / 2
 		if inserted == len(n.items)-1 {
-			at = inserted
+			index = inserted
 		}
-		tail := append(make([]Item[K, D], 0, maxNode+1), n.items[at:]...)
-		clear(n.items[at:])
-		n.items = n.items[:at]
-		n.count = at
+		tail := append(make([]Item[K, D], 0, maxNode+1), n.items[index:]...)
+		clear(n.items[index:])
+		n.items = n.items[:index]
+		n.count = index
 		return &node[K, D]{gen: n.gen, count: len(tail), items: tail}
 	}
-	at := len(n.kids) / 2
+	index := len(n.kids) / 2
 	if inserted == len(n.kids)-1 {
-		at = inserted
+		index = inserted
 	}
-	second := newInner(n.gen, o, slices.Clone(n.kids[at:]))
-	n.kids = slices.Delete(n.kids, at, len(n.kids))
+	second := newInner(n.gen, o, slices.Clone(n.kids[index:]))
+	n.kids = slices.Delete(n.kids, index, len(n.kids))
 	if n.firsts != nil {
-		n.firsts = slices.Delete(n.firsts, at, len(n.firsts))
+		n.firsts = slices.Delete(n.firsts, index, len(n.firsts))
 	} else {
-		n.seps = slices.Delete(n.seps, at, len(n.seps))
+		n.seps = slices.Delete(n.seps, index, len(n.seps))
 	}
 	n.count -= second.count
 	return second

@@ -167,8 +167,8 @@ func (p *Packer) observe(raw []byte) {
 func (p *Packer) tryLocked(size int) {
 	text := make([]byte, 0, size)
 	for _, i := range rand.Perm(samples) {
-		one := p.sample[i]
-		text = append(text, one[:min(len(one), size-len(text))]...)
+		sample := p.sample[i]
+		text = append(text, sample[:min(len(sample), size-len(text))]...)
 	}
 	dict := s2.MakeDict(text, nil)
 	if dict == nil { // too few bytes

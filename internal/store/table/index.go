@@ -18,9 +18,9 @@ const fewKeys = 32
 // The table calls the function once for each version of an object, and keeps the result. A function that returns
 // different keys for the same object makes lookups wrong, but corrupts nothing.
 type Index[T object.Object, K comparable] struct {
-	at   int // in Version.indexes
-	keys func(T) []K
-	seed maphash.Seed
+	position int // in Version.indexes
+	keys     func(T) []K
+	seed     maphash.Seed
 }
 
 // NewIndex returns an index for one table. keys returns the keys of an object: none, one or several. Repeated keys
@@ -31,12 +31,12 @@ func NewIndex[T object.Object, K comparable](keys func(T) []K) *Index[T, K] {
 
 // AnyIndex is an [Index] or an [Ordered] of keys of any type.
 type AnyIndex[T object.Object] interface {
-	// newTree returns the empty state of the index, which is at that place in Version.indexes. It is called once.
-	newTree(at int) indexTree[T]
+	// newTree returns the empty state of the index, which has that position in Version.indexes. It is called once.
+	newTree(position int) indexTree[T]
 }
 
-func (x *Index[T, K]) newTree(at int) indexTree[T] {
-	x.at = at
+func (x *Index[T, K]) newTree(position int) indexTree[T] {
+	x.position = position
 	return &keyTree[T, K]{index: x, tree: cow.NewTree[K, filed](cow.ByHash)}
 }
 
@@ -122,8 +122,8 @@ func (x *Index[T, K]) hash(key K) uint32 {
 
 // treeIn returns the index's tree in v, or nil if v does not have the index.
 func (x *Index[T, K]) treeIn(v *Version[T]) *keyTree[T, K] {
-	if x.at < len(v.indexes) {
-		if t, ok := v.indexes[x.at].(*keyTree[T, K]); ok && t.index == x {
+	if x.position < len(v.indexes) {
+		if t, ok := v.indexes[x.position].(*keyTree[T, K]); ok && t.index == x {
 			return t
 		}
 	}

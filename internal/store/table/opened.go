@@ -21,7 +21,7 @@ func Opened[T, S object.Object](v *Version[S], opener Opener[T, S]) Version[T] {
 		}
 		indexes = append(indexes, inner)
 	}
-	return Version[T]{from: &opened[T, S]{of: v, opener: opener}, records: v.records, indexes: indexes}
+	return Version[T]{from: &opened[T, S]{version: v, opener: opener}, records: v.records, indexes: indexes}
 }
 
 // Copies returns v for readers that get a copy of each object. copy returns a copy of an object. No edit may begin with
@@ -31,7 +31,7 @@ func (v *Version[T]) Copies(copy func(T) T) Version[T] {
 	if v.from != nil {
 		next.from = v.from.copies(copy)
 	} else {
-		next.from = &opened[T, T]{of: v, opener: same[T]{}, copy: copy}
+		next.from = &opened[T, T]{version: v, opener: same[T]{}, copy: copy}
 	}
 	return next
 }
@@ -51,22 +51,22 @@ type source[T object.Object] interface {
 
 // opened is the source of a version that [Opened] or Copies returned.
 type opened[T, S object.Object] struct {
-	of     *Version[S]
-	opener Opener[T, S]
-	copy   func(T) T // nil if readers share objects
+	version *Version[S]
+	opener  Opener[T, S]
+	copy    func(T) T // nil if readers share objects
 }
 
 func (o *opened[T, S]) find(key object.Key) (slot uint32, obj T, ok bool) {
-	slot, s, ok := o.of.Find(key)
+	slot, s, ok := o.version.Find(key)
 	if ok {
 		obj = o.make(s)
 	}
 	return slot, obj, !object.IsNil(obj)
 }
 
-func (o *opened[T, S]) has(key object.Key) bool { return o.of.Has(key) }
+func (o *opened[T, S]) has(key object.Key) bool { return o.version.Has(key) }
 
-func (o *opened[T, S]) open(slot uint32) T { return o.make(o.of.objects.Get(slot)) }
+func (o *opened[T, S]) open(slot uint32) T { return o.make(o.version.objects.Get(slot)) }
 
 func (o *opened[T, S]) make(s S) T {
 	if o.copy != nil {
@@ -75,7 +75,7 @@ func (o *opened[T, S]) make(s S) T {
 	return o.opener.Open(s)
 }
 
-func (o *opened[T, S]) shared(slot uint32) T { return o.opener.Open(o.of.objects.Get(slot)) }
+func (o *opened[T, S]) shared(slot uint32) T { return o.opener.Open(o.version.objects.Get(slot)) }
 
 func (o *opened[T, S]) give(obj T) T {
 	if o.copy != nil {
@@ -84,7 +84,9 @@ func (o *opened[T, S]) give(obj T) T {
 	return obj
 }
 
-func (o *opened[T, S]) copies(copy func(T) T) source[T] { return &opened[T, S]{o.of, o.opener, copy} }
+func (o *opened[T, S]) copies(copy func(T) T) source[T] {
+	return &opened[T, S]{o.version, o.opener, copy}
+}
 
 // same is the Opener of objects that are what readers get.
 type same[T object.Object] struct{}
@@ -103,8 +105,8 @@ type openedIndex[T, S object.Object] struct {
 	opener Opener[T, S]
 }
 
-func (x openedIndex[T, S]) newTree(at int) indexTree[S] {
-	return &openedTree[T, S]{x.index.newTree(at), x.opener}
+func (x openedIndex[T, S]) newTree(position int) indexTree[S] {
+	return &openedTree[T, S]{x.index.newTree(position), x.opener}
 }
 
 // openedTree is the state of an index that [OpenedIndex] returned. opener opens the objects that tree files.
@@ -116,7 +118,7 @@ type openedTree[T, S object.Object] struct {
 func (t *openedTree[T, S]) clone() indexTree[S] { return &openedTree[T, S]{t.tree.clone(), t.opener} }
 
 func (t *openedTree[T, S]) build(gen uint64, v *Version[S]) {
-	all := Version[T]{from: &opened[T, S]{of: v, opener: t.opener}, records: v.records}
+	all := Version[T]{from: &opened[T, S]{version: v, opener: t.opener}, records: v.records}
 	t.tree.build(gen, &all)
 }
 

@@ -14,9 +14,9 @@ import (
 // Neither the function nor the comparison can corrupt the table. If the function returns different keys for the same
 // object, or if the comparison contradicts itself, the objects are in some order.
 type Ordered[T object.Object, K comparable] struct {
-	at      int // in Version.indexes
-	keys    func(T) []K
-	compare func(a, b K) int
+	position int // in Version.indexes
+	keys     func(T) []K
+	compare  func(a, b K) int
 }
 
 // NewOrdered returns an ordered index for one table. keys returns the keys of an object: none, one or several. compare
@@ -25,8 +25,8 @@ func NewOrdered[T object.Object, K comparable](keys func(T) []K, compare func(a,
 	return &Ordered[T, K]{keys: keys, compare: compare}
 }
 
-func (x *Ordered[T, K]) newTree(at int) indexTree[T] {
-	x.at = at
+func (x *Ordered[T, K]) newTree(position int) indexTree[T] {
+	x.position = position
 	return x.empty()
 }
 
@@ -48,8 +48,8 @@ func (x *Ordered[T, K]) Span(v *Version[T]) Span[T, K] {
 
 // treeIn returns the index's tree in v, or nil if v does not have the index.
 func (x *Ordered[T, K]) treeIn(v *Version[T]) *sortedTree[T, K] {
-	if x.at < len(v.indexes) {
-		if t, ok := v.indexes[x.at].(*sortedTree[T, K]); ok && t.index == x {
+	if x.position < len(v.indexes) {
+		if t, ok := v.indexes[x.position].(*sortedTree[T, K]); ok && t.index == x {
 			return t
 		}
 	}
@@ -174,8 +174,8 @@ func (t *sortedTree[T, K]) file(gen uint64, r *record, keys []K) {
 // exchange replaces the items of the keys old of r by those of keys.
 func (t *sortedTree[T, K]) exchange(gen uint64, r *record, old, keys []K) {
 	for i, key := range keys {
-		if at := t.index.find(old, key); at >= 0 && old[at] == key {
-			keys[i] = old[at] // the tree has this one, and the new one can be in memory of its own
+		if found := t.index.find(old, key); found >= 0 && old[found] == key {
+			keys[i] = old[found] // the tree has this one, and the new one can be in memory of its own
 		} else {
 			keys[i] = t.tree.Set(gen, newItem(key, 0, r)) // replaces an equal key
 		}
@@ -274,9 +274,9 @@ func (s Span[T, K]) UpTo(key K) int {
 	return s.tree.Search(func(it *item[K]) bool { return s.compare(it.Key, key) <= 0 })
 }
 
-// Around returns the number of the first entry at the place of key and object, and of the first one behind that place.
-// Both are equal if there is no such entry.
-func (s Span[T, K]) Around(key K, object object.Key) (at, behind int) {
+// Around returns the number of the first entry that is not before key and object, and of the first one behind them. Both
+// are equal if there is no entry of key and object.
+func (s Span[T, K]) Around(key K, object object.Key) (first, behind int) {
 	place := newItem(key, 0, newRecord(object, 0))
 	search := func(most int) int {
 		return s.tree.Search(func(it *item[K]) bool { return s.tree.Compare(it, &place) < most })

@@ -94,9 +94,9 @@ func read(from io.Reader, folder string) ([]listed, error) {
 // affected returns the import paths of the packages that a change of these files affects, sorted. A file that is in no
 // folder of a package, such as testdata, belongs to the nearest one above it. go.mod and go.sum affect all.
 func affected(packages []listed, changed []string) []string {
-	at := map[string]string{} // import paths by folder
+	paths := map[string]string{} // import paths by folder
 	for _, p := range packages {
-		at[p.Dir] = p.ImportPath
+		paths[p.Dir] = p.ImportPath
 	}
 	found := map[string]bool{}
 	for _, file := range changed {
@@ -106,12 +106,12 @@ func affected(packages []listed, changed []string) []string {
 			}
 		}
 		dir := path.Dir(file)
-		for at[dir] == "" && dir != "." {
+		for paths[dir] == "" && dir != "." {
 			dir = path.Dir(dir)
 		}
 		isCode := strings.HasSuffix(file, ".go") || strings.Contains(file, "testdata/") || dir != "."
-		if at[dir] != "" && isCode {
-			found[at[dir]] = true
+		if paths[dir] != "" && isCode {
+			found[paths[dir]] = true
 		}
 	}
 	// Packages that import a found one, directly or not. An import by a test affects only that test, not what imports its

@@ -16,14 +16,14 @@ var unreleased = regexp.MustCompile(`(?m)^## Unreleased\n`)
 // releaseChangelog returns the changelog with the changes under "Unreleased" under the version instead. It fails if there
 // are none.
 func releaseChangelog(old []byte, v version, day time.Time) ([]byte, error) {
-	at := unreleased.FindIndex(old)
-	if at == nil {
+	match := unreleased.FindIndex(old)
+	if match == nil {
 		return nil, errors.New(`no line is "## Unreleased"`)
 	}
 	if strings.Contains(string(old), "\n## "+v.String()+" ") {
 		return nil, fmt.Errorf("%s has a section already", v)
 	}
-	rest := old[at[1]:]
+	rest := old[match[1]:]
 	changes := rest
 	if next := bytes.Index(rest, []byte("\n## ")); next >= 0 {
 		changes = rest[:next]
@@ -32,5 +32,5 @@ func releaseChangelog(old []byte, v version, day time.Time) ([]byte, error) {
 		return nil, errors.New(`there is no entry under "## Unreleased": say what users get from this release`)
 	}
 	title := fmt.Sprintf("## Unreleased\n\n## %s - %s\n", v, day.Format(time.DateOnly))
-	return bytes.Join([][]byte{old[:at[0]], []byte(title), rest}, nil), nil
+	return bytes.Join([][]byte{old[:match[0]], []byte(title), rest}, nil), nil
 }
