@@ -1,8 +1,8 @@
 // Package queue is the engine of a queue: it knows which keys are ready, delayed, awaited or in work, and which is
 // next.
 //
-// A [Queue] has no lock and no goroutine. Its caller holds a lock during each call, and calls Fall when a delay ends. It
-// reads the channels of a Queue without the lock.
+// A [Queue] has no lock and no goroutine. Its caller holds a lock during each call, and calls Fall when a delay ends.
+// The caller reads the channels of a Queue without the lock.
 //
 //	queue.go       the Queue: its operations, in the order of a key's life
 //	status.go      the status of a Queue
