@@ -31,8 +31,8 @@ type Lister[T Labeled] struct {
 	resource schema.GroupResource
 }
 
-// NewLister returns a lister of source, an [Informer] or a [Store]. An informer's lister is empty at first, and complete
-// once the informer has synced. NotFound errors name resource.
+// NewLister returns a lister of source, an [Informer] or a [Store]. An informer's lister is empty at first, and
+// complete once the informer has synced. NotFound errors name resource.
 func NewLister[T Labeled](source Indexable[T], resource schema.GroupResource) Lister[T] {
 	return Lister[T]{source.indexed(), resource}
 }

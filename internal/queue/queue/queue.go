@@ -250,8 +250,8 @@ func (q *Queue[K]) Fall() (more bool) {
 	return true
 }
 
-// Own makes the queue hand out a key only while rule returns Owned for it. A nil rule means always. Own goes through the
-// keys that are awaited: they become ready, or are dropped and returned.
+// Own makes the queue hand out a key only while rule returns Owned for it. A nil rule means always. Own goes through
+// the keys that are awaited: they become ready, or are dropped and returned.
 func (q *Queue[K]) Own(rule func(K) Ownership) (foreign []K) {
 	q.owner.rule = rule
 	for e := q.owner.awaited.first; e != nil; {

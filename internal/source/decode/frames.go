@@ -31,8 +31,8 @@ type framesReader interface {
 	next(kinds *kindCheck) (Frame, error)
 }
 
-// NewFrames returns Frames that reads from body. It reads nothing yet. An object of another kind is an error. A nil kind
-// means any kind. ask may be nil; otherwise, Next may call it.
+// NewFrames returns Frames that reads from body. It reads nothing yet. An object of another kind is an error. A nil
+// kind means any kind. ask may be nil; otherwise, Next may call it.
 func NewFrames(body io.Reader, f Format, kind *Kind, ask Ask) *Frames {
 	kinds := kindCheck{kind: kind, ask: ask}
 	if f == JSON {

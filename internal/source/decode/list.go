@@ -40,8 +40,8 @@ type listReader interface {
 	next(info *ListInfo) (raw []byte, err error)
 }
 
-// NewList returns a List that reads from body. It reads nothing yet. A list or an item of another kind is an error. A nil
-// kind means any kind. ask may be nil; otherwise, Next may call it.
+// NewList returns a List that reads from body. It reads nothing yet. A list or an item of another kind is an error. A
+// nil kind means any kind. ask may be nil; otherwise, Next may call it.
 func NewList(body io.Reader, f Format, kind *Kind, ask Ask) *List {
 	kinds := kindCheck{kind: kind, ask: ask}
 	if f == JSON {

@@ -274,8 +274,8 @@ func (s Span[T, K]) UpTo(key K) int {
 	return s.tree.Search(func(it *item[K]) bool { return s.compare(it.Key, key) <= 0 })
 }
 
-// Around returns the number of the first entry that is not before key and object, and of the first one behind them. Both
-// are equal if there is no entry of key and object.
+// Around returns the number of the first entry that is not before key and object, and of the first one behind them.
+// Both are equal if there is no entry of key and object.
 func (s Span[T, K]) Around(key K, object object.Key) (first, behind int) {
 	place := newItem(key, 0, newRecord(object, 0))
 	search := func(most int) int {
