@@ -15,9 +15,12 @@ help: ## this list
 test: ## the root module, as a user runs it: 10 minutes
 	go test ./...
 
-suite: ## one subject with its engine and its suite: make suite NAME=warmstart; a minute
-	@test -n "$(NAME)" || { echo 'usage: make suite NAME=warmstart'; exit 2; }
-	$(race) $$(go list ./... | grep '/$(NAME)$$')
+suite: ## one subject with its engine and its suite, which may be a file of a larger one: make suite NAME=audit; a minute
+	@test -n "$(NAME)" || { echo 'usage: make suite NAME=audit'; exit 2; }
+	@packages=$$(go list ./... | grep '/$(NAME)$$'); files=$$(ls internal/test/suite/*/$(NAME)*_test.go 2>/dev/null | grep -v '/$(NAME)/'); \
+	[ -n "$$packages$$files" ] || { echo 'there is no $(NAME)'; exit 2; }; \
+	{ [ -z "$$packages" ] || $(race) $$packages; } && { [ -z "$$files" ] || \
+	$(race) -run "^($$(sed -n 's/^func \(Test.*\)(t .*/\1/p' $$files | paste -sd'|'))$$" $$(dirname $$files | sort -u | sed 's|^|./|'); }
 
 affected: ## what changed since REF affects: a minute to the whole
 	@packages=$$(go run ./internal/tools/affected $(REF)) && echo "$$packages" && { [ -z "$$packages" ] || $(race) $$packages; }

@@ -196,5 +196,5 @@
 // which hold their Leases with internal/lease.
 //
 // The test of a file stands beside it. Tests of whole informers, through their exported API only, are in
-// internal/test/suite, one folder for each subject. internal/tools/guarantees prints the tests of a rule.
+// internal/test/suite, one folder or file for each subject. internal/tools/guarantees prints the tests of a rule.
 package informer
