@@ -56,7 +56,8 @@ func TestKindOfACollection(t *testing.T) {
 		{&unstructured.Unstructured{}, "pods", "PodMetrics", "PodMetrics !Pod PodMetrics", 2},
 		{&metav1.PartialObjectMetadata{}, "pods", "Pod", "PartialObjectMetadata !Node Pod PartialObjectMetadata", 1},
 		{&corev1.Pod{}, "pods", "", "!PartialObjectMetadata Pod", 1},
-		{&corev1.Endpoints{}, "endpoints", "", "Endpoints !Pod", 1}, //nolint:staticcheck // of old servers
+		//lint:ignore SA1019 servers still have it
+		{&corev1.Endpoints{}, "endpoints", "", "Endpoints !Pod", 1},
 		{&Widget{}, "widgets", "BigWidget", "BigWidget !Widget", 2},
 		{&Widget{}, "widgets", "", "Widget !Gadget", 1},
 		{&unstructured.Unstructured{}, "policies", "", "Policy !Pod", 1},

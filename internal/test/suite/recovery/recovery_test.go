@@ -49,7 +49,6 @@ func at(wait, request string, rv ...any) string { return wait + " " + fmt.Sprint
 // The waits after the first, second and third failure.
 const first, second, third = "0s..800ms", "0s..1.6s", "0s..3.2s"
 
-func continued(r informertest.Request) bool { return r.Query.Has("continue") }
 func fromVersion3(r informertest.Request) bool {
 	return r.Query.Get("resourceVersion") == "3" && r.Query.Has("resourceVersionMatch")
 }
@@ -60,7 +59,6 @@ var (
 	relist   = []string{at("0s", world.Watches, "3"), at(first, world.ListsFrom, "3"), at("0s", world.NextPage), at("0s", world.Watches, "3")}
 	fallback = []string{at("0s", world.Streams), at("0s", world.Lists), at("0s", world.Watches, "3")}
 	silence  = []string{at("0s", world.Streams), at("10s", world.Lists), at("0s", world.Watches, "3")}
-	again    = []string{at("0s", world.Streams), at(first, world.Streams)}
 )
 
 var recoveries = []recovery{
