@@ -164,6 +164,8 @@ type Decoder struct {
 	hash              func([]byte) uint64 // hashes the bytes of a part; tests set a weak hash
 	found             Checked             // what Check has found so far
 	recent            recent
+	verifier          verifier
+	doubt             *doubt
 }
 
 // NewDecoder returns a Decoder for objects of type t. It drops metadata.managedFields unless keepManagedFields is set.
@@ -176,6 +178,7 @@ func NewDecoder(t *Type, keepManagedFields bool) *Decoder {
 		json:              newJSONDecoder(plans, keepManagedFields, strings),
 		wire:              newProtobufDecoder(plans, keepManagedFields, strings),
 		hash:              hashOfPart,
+		doubt:             new(doubt),
 	}
 }
 
@@ -198,8 +201,18 @@ type Origin struct {
 }
 
 // Decode decodes an encoded object into a new one, and returns a pointer to it. The object does not refer to raw's
-// memory. An object without a name is an error, unless from.Nameless is set.
+// memory. An object without a name is an error, unless from.Nameless is set. Of objects that may share parts with others,
+// it verifies some: see [Decoder.Written].
 func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
+	d.verifier.last = Written{}
+	obj, err := d.decode(f, raw, from)
+	if err == nil && (from.Share || from.Before != nil) && d.verifier.due(d.doubt) {
+		obj = d.verified(obj, f, raw, from)
+	}
+	return obj, err
+}
+
+func (d *Decoder) decode(f Format, raw []byte, from Origin) (any, error) {
 	memory := reflect.New(d.typ.layout.memory).UnsafePointer()
 	obj := reflect.NewAt(d.typ.elem, memory).Interface()
 	if err := d.into(obj, f, raw, from); err != nil {

@@ -19,6 +19,7 @@ type Pool struct {
 	accept            string // for an object or a watch
 	acceptList        string
 	keepManagedFields bool
+	doubt             doubt
 
 	first atomic.Pointer[Decoder] // an idle decoder that the garbage collector does not free
 	more  sync.Pool               // other idle ones, of type *Decoder
@@ -96,7 +97,9 @@ func (p *Pool) Get() *Decoder {
 	if d, ok := p.more.Get().(*Decoder); ok {
 		return d
 	}
-	return NewDecoder(p.typ, p.keepManagedFields)
+	d := NewDecoder(p.typ, p.keepManagedFields)
+	d.doubt = &p.doubt
+	return d
 }
 
 // Put takes back a decoder of Get. A decoder that is not put back is lost to the pool, but does no harm.
