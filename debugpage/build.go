@@ -208,6 +208,7 @@ func (b *builder) watch(name string, r status.Reflector) Watch {
 		Events:              r.Traffic.Events,
 		Late:                r.Traffic.Late,
 		SharedKeys:          r.Traffic.SharedKeys,
+		Modified:            r.Traffic.Modified,
 		CutAfterSeconds:     r.Traffic.CutAfter.Seconds(),
 		Restored:            r.Restored,
 		Failures:            r.Failures,

@@ -158,6 +158,8 @@ type Watch struct {
 	Late int64 `json:"late"`
 	// SharedKeys is the number of keys that the server gives to several objects at once.
 	SharedKeys int `json:"sharedKeys"`
+	// Modified counts the objects that the program has modified in the store, as far as that was found.
+	Modified int `json:"modified"`
 	// CutAfterSeconds is the time after which something between client and server cuts watches. Zero means that none is
 	// known.
 	CutAfterSeconds float64 `json:"cutAfterSeconds"`

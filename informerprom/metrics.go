@@ -97,6 +97,8 @@ var (
 		"Events older than the resource version before them, which were applied.", ofReflector)
 	reflectorSharedKeys = gauge("informer_shared_keys",
 		"Number of keys that the server gives to several objects at once. The store has one object of each.", sum, ofReflector)
+	reflectorModified = counter("informer_modified_objects_total",
+		"Objects that the program has modified in the store, as far as that was found.", ofReflector)
 	reflectorCutAfter = gauge("informer_watch_cut_seconds",
 		"Time after which something between client and server cuts watches. 0 if none is known.", most, ofReflector)
 	reflectorListsBy = counter("informer_lists_total",

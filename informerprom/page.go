@@ -241,6 +241,7 @@ func (p *page) addReflector(name string, of informer.Resource, r status.Reflecto
 	p.add(reflectorBytes, float64(r.Traffic.Bytes), name, group, version, resource, r.Namespace)
 	p.add(reflectorEvents, float64(r.Traffic.Events), name, group, version, resource, r.Namespace)
 	p.add(reflectorLate, float64(r.Traffic.Late), name, group, version, resource, r.Namespace)
+	p.add(reflectorModified, float64(r.Traffic.Modified), name, group, version, resource, r.Namespace)
 	p.add(reflectorSharedKeys, float64(r.Traffic.SharedKeys), name, group, version, resource, r.Namespace)
 	p.add(reflectorCutAfter, r.Traffic.CutAfter.Seconds(), name, group, version, resource, r.Namespace)
 	p.add(reflectorRead, float64(r.Read), name, group, version, resource, r.Namespace)

@@ -202,9 +202,9 @@ type Origin struct {
 
 // Decode decodes an encoded object into a new one, and returns a pointer to it. The object does not refer to raw's
 // memory. An object without a name is an error, unless from.Nameless is set. Of objects that may share parts with others,
-// it verifies some: see [Decoder.Written].
+// it verifies some: see [Decoder.Modified].
 func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
-	d.verifier.last = Written{}
+	d.verifier.modified = ""
 	obj, err := d.decode(f, raw, from)
 	if err == nil && (from.Share || from.Before != nil) && d.verifier.due(d.doubt) {
 		obj = d.verified(obj, f, raw, from)

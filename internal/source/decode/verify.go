@@ -24,17 +24,10 @@ const (
 	verifyAfter = 1 << 12
 )
 
-// Written is what a [Decoder] found of a program that wrote to a cached object. The zero value means nothing.
-type Written struct {
-	// Field is the path of the first field that differs, such as spec.containers[0].image. It has no keys of maps, and
-	// of an unstructured object two names at most: the others may be content. It is empty if nothing was found.
-	Field string
-}
-
 // verifier decides which objects are verified. A decoder has one; the zero value is ready for use.
 type verifier struct {
-	objects uint32 // that took parts from others, since the last one that was verified
-	last    Written
+	objects  uint32 // that took parts from others, since the last one that was verified
+	modified string // the field that the last object was found to differ in
 }
 
 // doubt counts the objects that are still to be verified, whatever their turn is. The decoders of a pool share it.
@@ -55,8 +48,10 @@ func (v *verifier) due(doubt *doubt) bool {
 	return true
 }
 
-// Written returns what the last call of Decode has found.
-func (d *Decoder) Written() Written { return d.verifier.last }
+// Modified returns what the last call of Decode has found of a program that modifies decoded objects: the path of the
+// first field that differs, such as spec.containers[0].image, or "" for nothing. The path has no keys of maps, and of an
+// unstructured object two names at most: the others may be content.
+func (d *Decoder) Modified() string { return d.verifier.modified }
 
 // verified returns obj, which d has decoded from raw with parts of others, or an equal object without them if somebody
 // has written to such a part.
@@ -77,7 +72,7 @@ func (d *Decoder) verified(obj any, f Format, raw []byte, from Origin) any {
 		d.doubt.useless.Store(true)
 		return obj
 	}
-	d.verifier.last = Written{Field: field}
+	d.verifier.modified = field
 	d.shared = weakSharer{} // what it remembers may be what was written to
 	d.doubt.objects.Store(verifyAfter)
 	return anew

@@ -112,9 +112,9 @@ func TestVerifyFindsAWriteToTheVersionBefore(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if got := d.Written(); got != (Written{}) {
-						if found++; got.Field != field || i > soon {
-							t.Errorf("version %d: found %q", i, got.Field)
+					if got := d.Modified(); got != "" {
+						if found++; got != field || i > soon {
+							t.Errorf("version %d: found %q", i, got)
 						}
 					}
 					before = obj
@@ -150,9 +150,9 @@ func TestVerifyFindsAWriteToASharedPart(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := obj.(*corev1.Pod)
-				if d.Written() != (Written{}) {
-					if found++; d.Written().Field != "spec.tolerations[0].key" {
-						t.Errorf("pod %d: found %q", i, d.Written().Field)
+				if d.Modified() != "" {
+					if found++; d.Modified() != "spec.tolerations[0].key" {
+						t.Errorf("pod %d: found %q", i, d.Modified())
 					}
 				}
 				if found > 0 && got.Spec.Tolerations[0].Key != "gpu" {
@@ -189,7 +189,7 @@ func TestVerifyOfUnstructuredObjects(t *testing.T) {
 		if before, err = d.Decode(JSON, raw, Origin{Before: before, Made: true}); err != nil {
 			t.Fatal(err)
 		}
-		if field := d.Written().Field; field != "" {
+		if field := d.Modified(); field != "" {
 			found = append(found, field)
 		}
 	}
@@ -229,7 +229,7 @@ func TestVerifyEachAfterAFinding(t *testing.T) {
 			if before[i], err = d.Decode(JSON, encodePod(t, JSON, pod), Origin{Before: before[i], Made: true}); err != nil {
 				t.Fatal(err)
 			}
-			if d.Written() != (Written{}) {
+			if d.Modified() != "" {
 				found++
 			}
 			pool.Put(d)
@@ -251,7 +251,7 @@ func TestVerifyAcceptsReaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if field := d.Written().Field; field != "" {
+			if field := d.Modified(); field != "" {
 				t.Errorf("found %s", field)
 			}
 			pod := obj.(*corev1.Pod)
@@ -304,8 +304,8 @@ func TestVerifyOfAMethodThatDoesAsItLikes(t *testing.T) {
 		}
 		d.doubt.objects.Store(1)
 		raw := fmt.Appendf(nil, `{"metadata":{"name":"a","resourceVersion":"%d"},"spec":{}}`, i)
-		if before, err = d.Decode(JSON, raw, Origin{Before: before, Made: true}); d.Written() != (Written{}) {
-			t.Fatalf("found %q", d.Written().Field)
+		if before, err = d.Decode(JSON, raw, Origin{Before: before, Made: true}); d.Modified() != "" {
+			t.Fatalf("found %q", d.Modified())
 		}
 	}
 	if !d.doubt.useless.Load() {

@@ -51,8 +51,8 @@ type Decoder[T object.Object] struct {
 
 	// ReportShared logs and counts keys that the server gives to several objects at once.
 	ReportShared func(error)
-	// ReportWritten logs and counts an object that a program has written to while it was cached; see decode.Written.
-	ReportWritten func(key object.Key, field string)
+	// ReportModified logs and counts an object that a program has modified while it was held; see decode.Decoder.Modified.
+	ReportModified func(key object.Key, field string)
 
 	outside atomic.Int64
 	shared  sharedKeys[T]
@@ -88,7 +88,7 @@ type encoded[T object.Object] struct {
 	other    types.UID // of the object that is held, if it is another one of the same key
 	shared   any       // with Transform: obj before Transform, whose parts are shared; nil for none
 	err      error     // before decode, only a *decode.LargeError
-	written  string    // the field of the version before, or of another object, that a program has written to
+	modified string    // the field of the version before, or of another object, that a program has modified
 	isValue  bool      // it was not encoded
 	deleted  bool      // the server reported it as deleted: this is its last state
 	held     bool      // obj is the version that is held
@@ -170,13 +170,13 @@ func (d *Decoder[T]) decode(decoder *decode.Decoder, f decode.Format, raw []byte
 		e.err = err
 		return
 	}
-	e.written = decoder.Written().Field
+	e.modified = decoder.Modified()
 	if d.Transform != nil && d.Share && object.IsNil(e.old) {
 		// The object for Transform shares no parts, because Transform may write to it. A second object shares its parts.
 		// finish replaces the parts that Transform did not change by those of the second object.
 		from.Share = true
 		e.shared, _ = decoder.Decode(f, raw, from) // as the first time, without an error
-		e.written = decoder.Written().Field
+		e.modified = decoder.Modified()
 	}
 	e.obj = d.Packing.Pack(decoder, f, raw, list, obj, e.old)
 }
@@ -213,8 +213,8 @@ func (d *Decoder[T]) finish(decoder *decode.Decoder, f decode.Format, raw []byte
 	if e.filtered {
 		return result, nil
 	}
-	if e.written != "" {
-		d.ReportWritten(result.Key, e.written)
+	if e.modified != "" {
+		d.ReportModified(result.Key, e.modified)
 	}
 	obj, err := e.obj, e.err
 	if err == nil && d.Transform != nil && !e.held {

@@ -82,6 +82,7 @@ func New[T object.Object](c Config[T]) *Loop[T] {
 		watchesBy: map[status.Reason]int{},
 	}
 	c.Decoder.Report, c.Decoder.ReportShared = l.noteDecodeError, l.noteSharedKey
+	c.Decoder.ReportModified = l.noteModified
 	return l
 }
 

@@ -2,12 +2,13 @@ package reflector
 
 import (
 	"context"
-	"github.com/typedinformer/informer/internal/object"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/status"
 )
 
@@ -37,7 +38,8 @@ func (l *Loop[T]) Status() status.Reflector {
 	s := l.status
 	s.Namespace = l.Decoder.Namespace
 	s.Traffic = l.Source.Traffic()
-	s.Traffic.Late, s.Traffic.SharedKeys = l.status.Traffic.Late, l.Decoder.Shared()
+	s.Traffic.Late, s.Traffic.Modified = l.status.Traffic.Late, l.status.Traffic.Modified
+	s.Traffic.SharedKeys = l.Decoder.Shared()
 	s.Traffic.ListsBy, s.Traffic.WatchesBy = maps.Clone(l.listsBy), maps.Clone(l.watchesBy)
 	s.Read = int(l.read.Load())
 	s.OutsideShard = l.Decoder.Outside()
@@ -126,5 +128,14 @@ func (l *Loop[T]) noteDecodeError(key object.Key, why error) {
 func (l *Loop[T]) noteSharedKey(why error) {
 	l.Log.Warn("a key has several objects", "why", why)
 	l.update(func(s *status.Reflector) { s.LastError, s.LastErrorTime = why, time.Now() })
+	l.reportFailure(why)
+}
+
+// noteModified logs and reports that the program has modified an object of the store. field is never content.
+func (l *Loop[T]) noteModified(key object.Key, field string) {
+	const text = "the program has modified an object of the store; copy an object before you write to it"
+	why := fmt.Errorf("%s: %s of %T %s, or of an object that shares that field", text, field, *new(T), key)
+	l.Log.Error(text, "field", field, "type", fmt.Sprintf("%T", *new(T)), "key", key.String())
+	l.update(func(s *status.Reflector) { s.Traffic.Modified++; s.LastError, s.LastErrorTime = why, time.Now() })
 	l.reportFailure(why)
 }

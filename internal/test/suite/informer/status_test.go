@@ -294,3 +294,45 @@ func TestNamesOfReasons(t *testing.T) {
 		t.Errorf("%d names: %q", len(seen), slices.Sorted(maps.Keys(seen)))
 	}
 }
+
+// A program that writes to an object of the store is found, and the harm does not stay.
+// Guarantees: D6
+func TestStatusTellsOfModifiedObjects(t *testing.T) {
+	const secret = "written by mistake"
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a"), world.NewPod("ns", "b"))
+		config, log := world.Logged()
+		var failures []error
+		config.OnFailure = func(err error) { failures = append(failures, err) }
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		defer world.Start(w.T, inf)()
+		synctest.Wait()
+		image := world.Held(inf)["a"].Spec.Containers[0].Image
+		world.Held(inf)["a"].Spec.Containers[0].Image = secret // a fault
+		for i := 0; world.StatusOf(inf).Traffic.Modified == 0; i++ {
+			if i == 2000 {
+				w.Fatal("not found")
+			}
+			w.Relabel("ns", "a", fmt.Sprint(i))
+			synctest.Wait()
+		}
+		if got := world.Held(inf)["a"].Spec.Containers[0].Image; got != image {
+			w.Errorf("the image is still %q", got)
+		}
+		w.Relabel("ns", "a", "x")
+		w.Relabel("ns", "b", "x")
+		synctest.Wait()
+		s := world.StatusOf(inf)
+		if s.Traffic.Modified != 1 || len(failures) != 1 || s.LastError != failures[0] {
+			w.Errorf("found %d times, failures %v, last error %v", s.Traffic.Modified, failures, s.LastError)
+		}
+		for _, text := range []string{s.LastError.Error(), log.String()} {
+			if !strings.Contains(text, "spec.containers[0].image") || !strings.Contains(text, "ns/a") || !strings.Contains(text, "*v1.Pod") {
+				w.Errorf("it does not say what was modified: %s", text)
+			}
+			if strings.Contains(text, secret) {
+				w.Errorf("it has content: %s", text)
+			}
+		}
+	})
+}
