@@ -89,7 +89,7 @@ func everything() informerprom.Config {
 			Reflectors: []status.Reflector{
 				{Namespace: "a", State: status.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
 					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond),
-					Traffic: status.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29, Late: 30, SharedKeys: 33, CutAfter: 34500 * time.Millisecond,
+					Traffic: status.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29, Late: 30, SharedKeys: 33, Modified: 35, CutAfter: 34500 * time.Millisecond,
 						ListsBy:   map[status.Reason]int{status.ReasonFirst: 201, status.ReasonEnded: 202, status.ReasonFailed: 203, status.ReasonExpired: 204, status.ReasonRestored: 205, status.ReasonBehind: 206, status.ReasonRefused: 207, status.ReasonAbsent: 208, status.ReasonUnclear: 209, status.ReasonShard: 210, status.ReasonAudit: 218, status.ReasonPolled: 219},
 						WatchesBy: map[status.Reason]int{status.ReasonFirst: 211, status.ReasonEnded: 212, status.ReasonFailed: 213, status.ReasonWarmStart: 214}},
 					WarmStart: status.WarmStart{Loaded: true, Saves: 215, SavedAt: time.UnixMilli(2_000_500), SavedBytes: 216, SaveTime: 217500 * time.Millisecond}},
