@@ -69,7 +69,8 @@ type Config[T Object] struct {
 	OnDecodeError func(*DecodeError)
 	// OnFailure is called when a list or a watch has failed, before the informer waits and tries again, and when the
 	// server turns out to give one key to several objects, or the program to have modified an object of the store; see
-	// SharedKeys and Modified of [status.ReflectorTraffic]. The error is the one that status.Reflector.LastError then has. Nil means that the informer only logs and counts the failure.
+	// SharedKeys and Modified of [status.ReflectorTraffic]. The error is the one that status.Reflector.LastError then
+	// has. Nil means that the informer only logs and counts the failure.
 	OnFailure func(error)
 	// PagedList reads the collection by LIST, page by page. False means that the informer uses a streaming list
 	// (KEP-3157), and falls back to LIST if the server does not support it.

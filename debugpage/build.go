@@ -134,6 +134,7 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		w := b.watch(title, r)
 		i.Watches = append(i.Watches, w)
 		i.Severity = worse(i.Severity, w.Severity)
+		i.Modified += r.Traffic.Modified
 	}
 	for _, h := range s.Handlers {
 		sub := Subscription{
@@ -208,7 +209,6 @@ func (b *builder) watch(name string, r status.Reflector) Watch {
 		Events:              r.Traffic.Events,
 		Late:                r.Traffic.Late,
 		SharedKeys:          r.Traffic.SharedKeys,
-		Modified:            r.Traffic.Modified,
 		CutAfterSeconds:     r.Traffic.CutAfter.Seconds(),
 		Restored:            r.Restored,
 		Failures:            r.Failures,

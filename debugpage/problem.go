@@ -93,6 +93,14 @@ func informerProblems(s informer.InformerStatus, now time.Time) (found []finding
 		found = append(found, finding{SeverityError, "the store lacks " + count(s.Missing, "object") +
 			" that cannot be decoded", ""})
 	}
+	modified := 0
+	for _, r := range s.Reflectors {
+		modified += r.Traffic.Modified
+	}
+	if modified > 0 {
+		found = append(found, finding{SeverityError, "the program has modified " + count(modified, "object") +
+			" of the store, which others read", ""})
+	}
 	if s.Blocked > 0 {
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked",
 			count(s.Queued, "change"), s.Blocked), ""})

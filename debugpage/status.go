@@ -80,6 +80,8 @@ type Informer struct {
 	Objects         int      `json:"objects"`
 	// MemoryBytes is an estimate of the memory that the store takes.
 	MemoryBytes int64 `json:"memoryBytes"`
+	// Modified counts the objects that the program has modified in the store, as far as that was found.
+	Modified int `json:"modified"`
 	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
 	// that queue is full.
 	Queued        int            `json:"queued"`
@@ -158,8 +160,6 @@ type Watch struct {
 	Late int64 `json:"late"`
 	// SharedKeys is the number of keys that the server gives to several objects at once.
 	SharedKeys int `json:"sharedKeys"`
-	// Modified counts the objects that the program has modified in the store, as far as that was found.
-	Modified int `json:"modified"`
 	// CutAfterSeconds is the time after which something between client and server cuts watches. Zero means that none is
 	// known.
 	CutAfterSeconds float64 `json:"cutAfterSeconds"`

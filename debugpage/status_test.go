@@ -316,6 +316,15 @@ func TestProblems(t *testing.T) {
 			r.expect("warning watch v1 pods: 1 object whose newest version cannot be decoded")
 			r.expect("v1 pods: the store lacks 1 object that cannot be decoded")
 		},
+		"modified object": func(r *rig) {
+			s := informer.InformerStatus{Resource: informer.Resource{GroupVersionResource: core.WithResource("pods")}}
+			s.Reflectors = []status.Reflector{{}, {Traffic: status.ReflectorTraffic{Modified: 2}}}
+			r.config = debugpage.Config{Informers: []func() informer.InformerStatus{func() informer.InformerStatus { return s }}}
+			r.expect("error informer v1 pods: the program has modified 2 objects of the store, which others read")
+			if got := ask[debugpage.Status](r, "status.json").Informers[0]; got.Modified != 2 {
+				r.Errorf("%+v", got)
+			}
+		},
 		"slow handler": func(r *rig) {
 			release := make(chan struct{})
 			defer close(release)

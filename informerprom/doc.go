@@ -50,6 +50,7 @@
 //	informer_received_bytes_total         bytes of the bodies of lists and watches, without compression
 //	informer_received_events_total        events of watches, also the initial events of streaming lists
 //	informer_late_events_total            events older than the resource version before them, which were applied
+//	informer_modified_objects_total       objects that the program has modified in the store, as far as that was found
 //	informer_shared_keys                  keys that the server gives to several objects at once; the store has one object of each
 //	informer_watch_cut_seconds            time after which something between client and server cuts watches; 0 if none is known
 //	informer_lists_total                  lists, each of one or several requests, by the label reason

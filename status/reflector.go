@@ -110,10 +110,10 @@ type ReflectorTraffic struct {
 	// several clusters can. The store keeps one object of each, and ignores the others until the server deletes that one.
 	// Then another one takes its place.
 	SharedKeys int
-	// Modified counts the objects that a program has modified in the store, as far as the reflector found it. Nobody may do
-	// so, since others read these objects, and later versions and other objects have parts of them. The reflector decodes
-	// about one of a thousand objects that have such parts once more, and takes the right one. After a finding, it
-	// does so with 4,096 in a row.
+	// Modified counts the objects that a program has modified in the store, as far as the reflector found it. Nobody may
+	// do so, since others read these objects, and later versions and other objects have parts of them. The reflector
+	// decodes about one of a thousand objects that have such parts once more, and takes the right one. After a finding,
+	// it does so with 4,096 in a row.
 	Modified int
 	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
 	// also bookmarks and the initial events of streaming lists. Late counts the events that were older than the resource

@@ -201,8 +201,8 @@ type Origin struct {
 }
 
 // Decode decodes an encoded object into a new one, and returns a pointer to it. The object does not refer to raw's
-// memory. An object without a name is an error, unless from.Nameless is set. Of objects that may share parts with others,
-// it verifies some: see [Decoder.Modified].
+// memory. An object without a name is an error, unless from.Nameless is set. Of the objects that may share parts with
+// others, it verifies some: see [Decoder.Modified].
 func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
 	d.verifier.modified = ""
 	obj, err := d.decode(f, raw, from)

@@ -114,51 +114,67 @@ func difference(a, b reflect.Value, depth int) (path string, differ bool) {
 		}
 		return difference(a.Elem(), b.Elem(), depth)
 	case reflect.Struct:
-		for _, f := range decodedFields(a.Type()) {
-			x, err := a.FieldByIndexErr(f.index)
-			y, err2 := b.FieldByIndexErr(f.index)
-			switch {
-			case (err == nil) != (err2 == nil):
-				return f.name, true
-			case err != nil || !x.CanInterface():
-				continue
-			}
-			if path, differ := difference(x, y, depth); differ {
-				return join(f.name, path), true
-			}
-		}
+		return fieldDifference(a, b, depth)
 	case reflect.Slice, reflect.Array:
-		if a.Len() != b.Len() {
-			return "", true
-		}
-		if a.Kind() == reflect.Slice && a.Type().Elem().Kind() == reflect.Uint8 {
-			return "", !bytes.Equal(a.Bytes(), b.Bytes())
-		}
-		for i := range a.Len() {
-			if path, differ := difference(a.Index(i), b.Index(i), depth); differ {
-				return join("["+strconv.Itoa(i)+"]", path), true
-			}
-		}
+		return elementDifference(a, b, depth)
 	case reflect.Map:
-		if a.Len() != b.Len() {
-			return "", true
-		}
-		for entry := a.MapRange(); entry.Next(); {
-			other := b.MapIndex(entry.Key())
-			if !other.IsValid() {
-				return "", true
-			}
-			if _, differ := difference(entry.Value(), other, depth); differ {
-				return "", true // the key may be content
-			}
-		}
+		return "", !equalMaps(a, b, depth) // the key may be content
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		return "", false
 	case reflect.Float32, reflect.Float64:
 		return "", math.Float64bits(a.Float()) != math.Float64bits(b.Float())
-	default:
-		return "", !a.Equal(b)
+	}
+	return "", !a.Equal(b)
+}
+
+// fieldDifference is difference for structs.
+func fieldDifference(a, b reflect.Value, depth int) (path string, differ bool) {
+	for _, f := range decodedFields(a.Type()) {
+		x, err := a.FieldByIndexErr(f.index)
+		y, err2 := b.FieldByIndexErr(f.index)
+		switch {
+		case (err == nil) != (err2 == nil): // one of the embedded pointers is nil
+			return f.name, true
+		case err != nil || !x.CanInterface():
+			continue
+		}
+		if path, differ := difference(x, y, depth); differ {
+			return join(f.name, path), true
+		}
 	}
 	return "", false
+}
+
+// elementDifference is difference for slices and arrays.
+func elementDifference(a, b reflect.Value, depth int) (path string, differ bool) {
+	if a.Len() != b.Len() {
+		return "", true
+	}
+	if a.Kind() == reflect.Slice && a.Type().Elem().Kind() == reflect.Uint8 {
+		return "", !bytes.Equal(a.Bytes(), b.Bytes())
+	}
+	for i := range a.Len() {
+		if path, differ := difference(a.Index(i), b.Index(i), depth); differ {
+			return join("["+strconv.Itoa(i)+"]", path), true
+		}
+	}
+	return "", false
+}
+
+func equalMaps(a, b reflect.Value, depth int) bool {
+	if a.Len() != b.Len() {
+		return false
+	}
+	for entry := a.MapRange(); entry.Next(); {
+		other := b.MapIndex(entry.Key())
+		if !other.IsValid() {
+			return false
+		}
+		if _, differ := difference(entry.Value(), other, depth); differ {
+			return false
+		}
+	}
+	return true
 }
 
 // decodedFields returns the fields of t, a struct, that a decoder sets. A method may set all that are exported.
