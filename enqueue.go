@@ -30,18 +30,18 @@ func (s Source[K]) WithResync(resync time.Duration) Source[K] {
 	return s
 }
 
-// EnqueueObject returns a source that adds an object's own key to the queue, for each event for which all predicates in
-// when return true.
+// EnqueueObject returns a source that adds an object's own key to the queue, for each event for which all predicates
+// return true.
 //
 // Objects of the initial list and of a resync have [LowPriority], so changes do not wait behind the whole collection.
 // All other events have [NormalPriority].
-func EnqueueObject[T Object](i *Informer[T], when ...Predicate[T]) Source[Key] {
-	return Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
+func EnqueueObject[T Object](i *Informer[T], predicates ...Predicate[T]) Source[Key] {
+	return Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, predicates...)
 }
 
 // EnqueueOwner is like [EnqueueObject], but adds the keys of the object's owners; see [OwnerKeys].
-func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) Source[Key] {
-	return Enqueue(i, OwnerKeys[T](owner), when...)
+func EnqueueOwner[T Owned](i *Informer[T], owner Owner, predicates ...Predicate[T]) Source[Key] {
+	return Enqueue(i, OwnerKeys[T](owner), predicates...)
 }
 
 // Enqueue is like [EnqueueObject], but adds the keys that the function keys returns. For an update it adds the keys of
@@ -51,8 +51,8 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) So
 // Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it
 // delays the informer once more than 1,024 changes wait. If keys always returns none, the controller only waits until
 // the informer has synced. Use this for objects that Reconcile reads and whose events do not matter.
-func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when ...Predicate[T]) Source[K] {
-	return EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(when...)} },
+func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, predicates ...Predicate[T]) Source[K] {
+	return EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(predicates...)} },
 		SubscriptionConfig[T]{Delivery: DeliverEveryBlocking(0)})
 }
 

@@ -58,7 +58,7 @@ func maskedKind(obj any) schema.GroupResource {
 	var head struct{ Kind kindName }
 	if o, ok := obj.(kinded); ok {
 		head.Kind.see(o.GetObjectKind().GroupVersionKind().Kind)
-		if head.Kind.any && !writesItself(reflect.TypeOf(obj)) {
+		if head.Kind.found && !writesItself(reflect.TypeOf(obj)) {
 			return head.Kind.masked // JSON has the same kind
 		}
 	}
@@ -71,12 +71,12 @@ func maskedKind(obj any) schema.GroupResource {
 // kindName finds a masked kind among the kinds of an object. JSON can have several: the names of its fields may differ
 // in case.
 type kindName struct {
-	any    bool // there is a kind
+	found  bool // there is a kind
 	masked schema.GroupResource
 }
 
 func (k *kindName) see(kind string) {
-	k.any = k.any || kind != ""
+	k.found = k.found || kind != ""
 	switch kind {
 	case "Secret":
 		k.masked = secrets

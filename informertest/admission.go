@@ -66,8 +66,8 @@ type write struct {
 	deletion  metav1.DeleteOptions // of a deletion
 }
 
-// mutate returns the object of a write as the mutating webhooks want it, or why they refuse the write. Those that ask
-// for it are called again if a later one has changed the object.
+// mutate returns the object of a write as the mutating webhooks want it, or why they refuse the write. If a later
+// webhook has changed the object, mutate calls the earlier ones again that ask for it.
 func (a *admission) mutate(write write) (object, error) {
 	if a == nil {
 		return write.obj, nil

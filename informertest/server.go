@@ -23,8 +23,8 @@
 //     resourceVersion, as for Leases, or creates what does not exist, as for Leases and Roles.
 //   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for
 //     custom resources, with lists as atomic values; for Kubernetes' own types, it needs Options.TypeConverter. Any
-//     other patch fails with 415 Unsupported Media Type. What supports apply has metadata.managedFields from its creation by
-//     a client on. An object that a [Collection] creates has them from the first apply on.
+//     other patch fails with 415 Unsupported Media Type. Objects that support apply have metadata.managedFields from their
+//     creation by a client on. An object that a [Collection] creates has them from the first apply on.
 //   - The subresources scale, eviction (as a PodDisruptionBudget allows), binding, ephemeralcontainers, finalize, approval
 //     of a CertificateSigningRequest, and token of a ServiceAccount. With [RegisterReviews], the reviews of
 //     authentication and authorization.

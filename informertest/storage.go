@@ -26,7 +26,7 @@ import (
 
 // writeOptions are the options of a write.
 type writeOptions struct {
-	whole       bool                                  // by the cluster itself: status and system metadata are taken as given
+	whole       bool                                  // a write of the cluster itself, which also sets status and system metadata
 	status      bool                                  // a write to the status subresource
 	subresource string                                // what the write is to; empty means the object itself
 	part        func(old, obj object) (object, error) // of another subresource: returns old with the part of obj that it writes

@@ -35,15 +35,15 @@ func KeyOf[T informer.Object](obj T) Key { return Key{informer.KeyOf(obj), obj.G
 
 // EnqueueObject is [informer.EnqueueObject] with keys that have the UID. If the store has no object of that name when
 // Reconcile receives a key, or one with another UID, the object of the key has been deleted.
-func EnqueueObject[T informer.Object](i *informer.Informer[T], when ...informer.Predicate[T]) informer.Source[Key] {
-	return informer.Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
+func EnqueueObject[T informer.Object](i *informer.Informer[T], predicates ...informer.Predicate[T]) informer.Source[Key] {
+	return informer.Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, predicates...)
 }
 
 // EnqueueOwner is [informer.EnqueueOwner] with keys that have the UID of the owner. Owned objects have other hashes
 // than their owner, so i must hold all of them: do not pass i to [Replica.Follow].
 func EnqueueOwner[T informer.Owned](i *informer.Informer[T], owner informer.Owner,
-	when ...informer.Predicate[T]) informer.Source[Key] {
-	return informer.Enqueue(i, OwnerKeys[T](owner), when...)
+	predicates ...informer.Predicate[T]) informer.Source[Key] {
+	return informer.Enqueue(i, OwnerKeys[T](owner), predicates...)
 }
 
 // OwnerKeys is [informer.OwnerKeys] with keys that have the UID of the owner.

@@ -203,7 +203,7 @@ func (s *session) watch(ctx context.Context) {
 
 // loseLocked gives up all slots at once: no call of Reconcile begins, and the contexts of those under way end. It does
 // nothing if the lease is not held.
-func (s *session) loseLocked(why error) {
+func (s *session) loseLocked(cause error) {
 	if !s.term.Lose() {
 		return
 	}
@@ -211,12 +211,12 @@ func (s *session) loseLocked(why error) {
 		s.nothingLeftLocked()
 	}
 	s.epoch.end()
-	s.journal.fault("the lease is lost", why)
+	s.journal.fault("the lease is lost", cause)
 	n := s.claims.count(owned) + s.claims.count(releasing)
 	s.replica.count(func(st *Status) { st.Lost += uint64(n); st.LeasesLost++ })
 	s.tasks.Go(func() {
 		ended, end := context.WithCancelCause(context.Background())
-		end(why)
+		end(cause)
 		s.controllers.waitReleased(ended, func(uint64) bool { return true })
 		s.mu.Lock()
 		defer s.mu.Unlock()

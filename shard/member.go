@@ -49,7 +49,7 @@ type member struct {
 	leaving         bool
 	yields          slotSet   // nil for none
 	hash            uint64    // of the name, for weights
-	why             error     // the reason of nil claims
+	cause           error     // the reason of nil claims
 	text            [4]string // the annotations that the fields above were read from
 }
 
@@ -63,26 +63,26 @@ func memberOf(l *coordinationv1.Lease, known member, c *Config) member {
 		leaving: l.Annotations[leavingAnnotation] == "true",
 	}
 	if known.uid == m.uid && known.identity == m.identity && known.text == text {
-		m.claims, m.generation, m.yields, m.why = known.claims, known.generation, known.yields, known.why
+		m.claims, m.generation, m.yields, m.cause = known.claims, known.generation, known.yields, known.cause
 		return m
 	}
 	if layout := text[0]; layout != c.layout() {
-		m.why = fmt.Errorf("replica %s has the shard layout %.40q, but this one has %q: all replicas need the same Config.Field and Config.Slots", m.identity, layout, c.layout())
+		m.cause = fmt.Errorf("replica %s has the shard layout %.40q, but this one has %q: all replicas need the same Config.Field and Config.Slots", m.identity, layout, c.layout())
 		return m
 	}
 	var err error
 	if m.generation, err = strconv.ParseUint(text[1], 10, 64); err != nil {
-		m.why = fmt.Errorf("replica %s: annotation %s of Lease %s is not a number", m.identity, generationAnnotation, m.name)
+		m.cause = fmt.Errorf("replica %s: annotation %s of Lease %s is not a number", m.identity, generationAnnotation, m.name)
 		return m
 	}
 	if text[3] != "" {
 		if m.yields, err = parseSlots(text[3], c.Slots); err != nil {
-			m.why = fmt.Errorf("replica %s: annotation %s of Lease %s: %w", m.identity, yieldsAnnotation, m.name, err)
+			m.cause = fmt.Errorf("replica %s: annotation %s of Lease %s: %w", m.identity, yieldsAnnotation, m.name, err)
 			return m
 		}
 	}
 	if m.claims, err = parseSlots(text[2], c.Slots); err != nil {
-		m.why = fmt.Errorf("replica %s: annotation %s of Lease %s: %w", m.identity, claimsAnnotation, m.name, err)
+		m.cause = fmt.Errorf("replica %s: annotation %s of Lease %s: %w", m.identity, claimsAnnotation, m.name, err)
 	}
 	return m
 }
@@ -98,7 +98,7 @@ type group struct {
 	members []member // ordered by name
 	own     int      // the index of this replica, or -1
 	first   []int    // for each slot, the index of the member that the plan chooses, or -1
-	planned []int    // for each slot, the index of the member that should have it, as first or by a yield, or -1
+	planned []int    // like first, but with the member to which another one yields the slot
 }
 
 // directory reads the Leases of a group repeatedly. It parses only changed Leases, and plans again only if the replicas

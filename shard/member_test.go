@@ -44,7 +44,7 @@ func TestDirectoryForgetsWhatHasChanged(t *testing.T) {
 			for j, m := range got.members {
 				w := want.members[j]
 				if m.name != w.name || m.uid != w.uid || m.resourceVersion != w.resourceVersion || m.leaving != w.leaving || m.generation != w.generation ||
-					!slices.Equal(m.claims, w.claims) || (m.claims == nil) != (w.claims == nil) || (m.why == nil) != (w.why == nil) {
+					!slices.Equal(m.claims, w.claims) || (m.claims == nil) != (w.claims == nil) || (m.cause == nil) != (w.cause == nil) {
 					t.Errorf("step %d, round %d: member %d is %+v, want %+v", i, round, j, m, w)
 				}
 			}

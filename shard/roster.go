@@ -89,9 +89,9 @@ func (r *roster) note(g *group) (other bool, unreadable []error) {
 	var replicas []string
 	for _, m := range g.members {
 		replicas = append(replicas, m.identity)
-		if m.why != nil && !r.unreadable[m.uid] {
+		if m.cause != nil && !r.unreadable[m.uid] {
 			r.unreadable[m.uid] = true
-			unreadable = append(unreadable, m.why)
+			unreadable = append(unreadable, m.cause)
 		}
 	}
 	other = !slices.Equal(replicas, r.replicas)

@@ -20,15 +20,15 @@ import (
 // session is one call of Run. It has a machine for each thing that it must know, and moves them:
 //
 //	roster      what the Leases of the group say, and which have expired
-//	claims      the phase of each slot, which the own Lease shows to the others
+//	claims      the phase of each slot; the replica's Lease shows it to the others
 //	holding     the slots whose objects the informers hold
-//	term        how long the own lease lasts, by the clocks
+//	term        how long the replica's lease lasts, by the clocks
 //	table       the keys that the controllers may reconcile
 //
 // Its goroutines are these:
 //
 //	follow      calls steer when a machine or the group has changed. steer brings claims and holding closer to the plan
-//	keep        writes the own Lease every RetryPeriod, and when its content changes
+//	keep        writes the replica's Lease every RetryPeriod, and when its content changes
 //	watch       looks at the clocks. It loses the lease in time, finds stuck calls, and calls Fatal
 //	leave       hands over the slots when ctx ends
 //	tasks       gain and release slots, wait for the calls of a lost lease, and delete expired Leases
@@ -43,7 +43,7 @@ type session struct {
 	journal     *journal
 	holding     *holding
 	table       table
-	record      *lease.Record // of the own Lease. Only keep uses it, and delete after it
+	record      *lease.Record // of the replica's Lease; only keep uses it, and delete after keep has ended
 
 	wake  chan struct{} // holds a token while steer must look
 	dirty chan struct{} // holds a token while the Lease must be written

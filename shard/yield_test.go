@@ -187,7 +187,7 @@ func TestSubstitutes(t *testing.T) {
 	}
 	broken := leaseOf("a", c, nil, 1, 1)
 	broken.Annotations[yieldsAnnotation] = "x"
-	if m := memberOf(broken, member{}, &c); m.claims != nil || m.why == nil {
+	if m := memberOf(broken, member{}, &c); m.claims != nil || m.cause == nil {
 		t.Errorf("a Lease that cannot be read is %+v", m)
 	}
 }

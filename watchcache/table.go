@@ -23,7 +23,7 @@ type Table struct {
 	// a resource version. Cells must not write to the object, and may be called concurrently.
 	Cells func(obj metav1.Object) []any
 	// Conditions returns the conditions of the row of an object, such as metav1.RowCompleted. Nil means that rows have
-	// none. What holds for Cells holds for it, too.
+	// none. Conditions has the same rules as Cells.
 	Conditions func(obj metav1.Object) []metav1.TableRowCondition
 }
 

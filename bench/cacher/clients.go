@@ -12,7 +12,7 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// What clients accept.
+// The media types that clients accept.
 const (
 	acceptJSON             = "application/json"
 	acceptProtobuf         = "application/vnd.kubernetes.protobuf"

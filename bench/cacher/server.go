@@ -117,7 +117,7 @@ func startServer(c serverConfig) (s *server, control string, err error) {
 		teams[pod.Namespace] = cmp.Or(pod.Labels["team"], teams[pod.Namespace])
 	}
 	s = &server{info: serverInfo{ResourceVersion: f.ResourceVersion(), Nodes: f.Nodes()}}
-	for _, namespace := range f.Namespaces() { // the largest one
+	for _, namespace := range f.Namespaces() { // find the largest one
 		if sizes[namespace] > sizes[s.info.Namespace] {
 			s.info.Namespace, s.info.Team = namespace, teams[namespace]
 		}

@@ -17,8 +17,8 @@ func (bridge) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("a ListerWatcher only lists and watches")
 }
 
-// streams reports whether a ListerWatcher says that it knows streaming lists. One that says nothing may ignore
-// sendInitialEvents, as a fake clientset does, and would then never end the list.
+// streams reports whether a ListerWatcher says that it knows streaming lists. If it says nothing, it may
+// ignore sendInitialEvents, as a fake clientset does, and would then never end the list.
 func streams(lw cache.ListerWatcher) bool {
 	says, ok := lw.(interface{ IsWatchListSemanticsUnSupported() bool })
 	return ok && !says.IsWatchListSemanticsUnSupported() && features.FeatureGates().Enabled(features.WatchListClient)

@@ -6,8 +6,8 @@
 //	go run ./examples/pages -kubeconfig ~/.kube/config   # a real one; requests need a bearer token of it
 //
 // A page reads only the pods that it shows. It takes O(log n) time for each of them, and for each namespace, because it
-// shows the number of its pods. Who may not list the pods of all namespaces costs one review of access for each, which
-// package review remembers for a while. To build on it, read list.go.
+// shows the number of its pods. For a user who may not list the pods of all namespaces, it sends one review of access
+// for each namespace, and package review remembers the answers for a while. To build on it, read list.go.
 package main
 
 import (

@@ -66,8 +66,8 @@ func validateDeadline(now, before *int64, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// withUpdatable returns the spec of a pod in which the fields that may change have their values of before. These are also
-// the placement of a pod that has scheduling gates, and a field that is another name of one that may change.
+// withUpdatable returns the spec of a pod in which the fields that may change have the values that they have in before.
+// The placement of a pod with scheduling gates may change, and so may a field that repeats another one that may change.
 func withUpdatable(pod, before corev1.PodSpec) corev1.PodSpec {
 	pod = *pod.DeepCopy()
 	for i := range pod.Containers {

@@ -26,15 +26,15 @@ type View[T object.Object] interface {
 type Hub[T object.Object] struct {
 	// Set these before the first use. Resource names the collection, in errors and profiles.
 	Resource string
-	View     func() View[T]                  // returns the present content of the store
-	Unsynced func(cause error) error         // returns an error that says what the store lacks
-	Report   func(handler string, why error) // reports a listener that nobody closed, but that has ended
-	Slow     func(status.Subscription)       // reports a listener whose handler is slow
+	View     func() View[T]                    // returns the present content of the store
+	Unsynced func(cause error) error           // returns an error that says what the store lacks
+	Report   func(handler string, cause error) // reports a listener that nobody closed, but that has ended
+	Slow     func(status.Subscription)         // reports a listener whose handler is slow
 
 	synced     chan struct{}  // closed when the store has the whole collection
 	stopped    chan struct{}  // closed when the hub accepts no more listeners
 	epoch      time.Time      // the base of all times: time.Since reads the clock faster than time.Now
-	why        error          // why stopped is closed
+	cause      error          // why stopped is closed
 	delivering sync.WaitGroup // goroutines that deliver; only an open listener adds to it
 
 	// turn is taken before mu by listeners that join, end or resync. A mutex serves its waiters in order, so without
@@ -65,7 +65,7 @@ func (h *Hub[T]) Join(l *Listener[T], invalid error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if invalid == nil && run.IsClosed(h.stopped) {
-		invalid = h.why
+		invalid = h.cause
 	}
 	if invalid != nil {
 		l.endLocked(fmt.Errorf("subscribe to %s: %w", h.Resource, invalid))
@@ -130,12 +130,12 @@ func (h *Hub[T]) All() []*Listener[T] {
 }
 
 // end ends l.
-func (h *Hub[T]) end(l *Listener[T], why error) {
+func (h *Hub[T]) end(l *Listener[T], cause error) {
 	h.enter()
 	defer h.leave()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.endLocked(why)
+	l.endLocked(cause)
 }
 
 // enter takes the lock of the hub for a listener that joins, ends or resyncs.
@@ -150,16 +150,16 @@ func (h *Hub[T]) leave() {
 	h.turn.Unlock()
 }
 
-// Stop ends all listeners and waits for the calls under way. A listener that joins later ends with why.
-func (h *Hub[T]) Stop(why error) {
+// Stop ends all listeners and waits for the calls under way. A listener that joins later ends with cause.
+func (h *Hub[T]) Stop(cause error) {
 	h.mu.Lock()
-	h.why = why
+	h.cause = cause
 	close(h.stopped)
 	listeners := h.listeners
 	h.listeners = nil
 	for _, l := range listeners {
 		l.mu.Lock()
-		l.endLocked(why)
+		l.endLocked(cause)
 		l.mu.Unlock()
 	}
 	h.mu.Unlock()

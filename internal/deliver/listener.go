@@ -147,10 +147,10 @@ func (l *Listener[T]) leave(h *Hub[T]) {
 	l.releaseLocked()
 }
 
-// End ends the listener because of why: from now on, no call of the handler begins.
-func (l *Listener[T]) End(why error) {
+// End ends the listener with cause: from now on, no call of the handler begins.
+func (l *Listener[T]) End(cause error) {
 	if h := l.hub.Load(); h != nil {
-		h.end(l, why)
+		h.end(l, cause)
 	}
 }
 
@@ -284,12 +284,12 @@ func (l *Listener[T]) kickLocked() {
 
 // endLocked ends the listener, removes it from the hub and drops the backlog. The caller must also hold the lock of the
 // hub.
-func (l *Listener[T]) endLocked(why error) {
+func (l *Listener[T]) endLocked(cause error) {
 	if l.ended != nil {
 		return
 	}
 	l.hub.Load().forgetLocked(l)
-	l.ended = why
+	l.ended = cause
 	close(l.closed)
 	l.backlog.drop()
 	l.rounds.stop()

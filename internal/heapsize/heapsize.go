@@ -15,9 +15,9 @@ func (s *Set) Bytes() int { return s.bytes }
 // AddBytes adds memory of a known size.
 func (s *Set) AddBytes(n int) { s.bytes += n }
 
-// Add adds obj, usually a pointer, and everything that it refers to by exported fields: what others refer to may be
-// written to, or not belong to the object. A substring counts as long as it is itself. Channels and functions do not
-// count.
+// Add adds obj, usually a pointer, and everything that it refers to by exported fields. Unexported fields may refer to
+// memory that is written to, or that belongs to other objects. A substring counts with its own length. Channels and
+// functions do not count.
 func (s *Set) Add(obj any) {
 	if s.seen == nil {
 		s.seen = map[any]struct{}{}

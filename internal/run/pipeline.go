@@ -84,10 +84,10 @@ func (p *Pipeline[B]) Flush(choose func(*B) Dispatch) bool {
 	return true
 }
 
-func (p *Pipeline[B]) dispatchLocked(who Dispatch) {
+func (p *Pipeline[B]) dispatchLocked(dispatch Dispatch) {
 	switch {
-	case p.batch == nil || who == Later:
-	case p.running == 0 && (p.Workers == 0 || who == ByCaller):
+	case p.batch == nil || dispatch == Later:
+	case p.running == 0 && (p.Workers == 0 || dispatch == ByCaller):
 		b := p.batch
 		p.batch = nil
 		p.Do(b)

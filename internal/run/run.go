@@ -87,12 +87,12 @@ func (l Limit) Leave() {
 	}
 }
 
-// Until returns a context that ends like ctx, or with why when stopped is closed. The caller must call end, which waits
+// Until returns a context that ends like ctx, or with cause when stopped is closed. The caller must call end, which waits
 // for the goroutine that watches stopped.
-func Until(ctx context.Context, stopped <-chan struct{}, why error) (_ context.Context, end func()) {
+func Until(ctx context.Context, stopped <-chan struct{}, cause error) (_ context.Context, end func()) {
 	if IsClosed(stopped) {
 		ended, cancel := context.WithCancelCause(ctx)
-		cancel(why)
+		cancel(cause)
 		return ended, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -100,7 +100,7 @@ func Until(ctx context.Context, stopped <-chan struct{}, why error) (_ context.C
 	watching.Go(func() {
 		select {
 		case <-stopped:
-			cancel(why)
+			cancel(cause)
 		case <-ctx.Done():
 		}
 	})

@@ -116,13 +116,13 @@ func (c *Calls[K]) Begin(ctx context.Context, key K, owns func(K) bool) (context
 	}
 }
 
-// End ends the contexts of the calls for keys for which match returns true, with cause why.
-func (c *Calls[K]) End(match func(key K) bool, why error) {
+// End ends the contexts of the calls for keys for which match returns true, with cause.
+func (c *Calls[K]) End(match func(key K) bool, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, cancel := range c.cancels {
 		if match(key) {
-			cancel(why)
+			cancel(cause)
 		}
 	}
 }

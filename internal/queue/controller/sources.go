@@ -101,7 +101,7 @@ var errLongWait = fmt.Errorf("not after %v", longWait)
 
 // WaitLong is like Wait, and calls slow once if that takes long, with what is missing and why. The reason may be that
 // nobody runs the informers.
-func (s *Sources) WaitLong(ctx context.Context, slow func(why error)) error {
+func (s *Sources) WaitLong(ctx context.Context, slow func(err error)) error {
 	first, end := context.WithTimeoutCause(ctx, longWait, errLongWait)
 	err := s.Wait(first)
 	end()

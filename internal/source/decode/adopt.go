@@ -15,7 +15,7 @@ import (
 // This file compares values with those of another version, and shares the equal ones.
 //
 // It writes only to memory that this package has made: to the fields of an object, and to trees that decodeTree
-// returned. What stands behind a pointer, a slice or a map may come from a method of the type, such as UnmarshalJSON,
+// returned. The memory behind a pointer, a slice or a map may come from a method of the type, such as UnmarshalJSON,
 // or from Config.Transform. Such a function may return the same memory for many objects, which others read. So that
 // memory is compared as a whole, and never written to.
 

@@ -72,7 +72,7 @@ func (k *Kind) isPlural(kind string) bool {
 	return ok && name != "" && (ending == "" || ending == "s" || ending == "es")
 }
 
-// Ask asks the server for the kind of a resource in its discovery documents. The error says why they do not tell.
+// Ask asks the server for the kind of a resource in its discovery documents. If they do not say it, the error says why.
 type Ask func() (kind string, err error)
 
 // check returns an error if an object that names a kind and an apiVersion does not belong to the collection.

@@ -16,8 +16,9 @@ import (
 // platform, so that the total size of many elements does not overflow.
 type budget int64
 
-// maxDecoded is the budget of an object. What an object takes of it depends only on the type and on the encoded object,
-// not on the version before or on objects that share parts: so an object that was accepted can be decoded again.
+// maxDecoded is the budget of an object. The share that an object takes of it depends only on the type and on the
+// encoded object, not on the previous version or on objects that share parts: so an object that was accepted can be
+// decoded again.
 // Without it, two bytes of an encoded object can become a slice element of a kilobyte.
 const maxDecoded = 256 << 20
 

@@ -410,9 +410,9 @@ func (ps plans) learnSame(p *plan) {
 
 // nameTable finds a name among a few. The caller must compare the name that it finds.
 type nameTable struct {
-	slots []uint8 // 1 + the index of the name; 0 if empty
-	a, b  uint32
-	many  map[string]int // used if no table without collisions was found
+	slots   []uint8 // 1 + the index of the name; 0 if empty
+	a, b    uint32
+	indexes map[string]int // used if no table without collisions was found
 }
 
 func newNameTable(names []string) nameTable {
@@ -434,9 +434,9 @@ func newNameTable(names []string) nameTable {
 			return t
 		}
 	}
-	t := nameTable{many: map[string]int{}}
+	t := nameTable{indexes: map[string]int{}}
 	for i, name := range names {
-		t.many[name] = i
+		t.indexes[name] = i
 	}
 	return t
 }
@@ -453,8 +453,8 @@ func (t *nameTable) slot(name []byte) uint32 {
 }
 
 func (t *nameTable) find(name []byte) int {
-	if t.many != nil {
-		if i, ok := t.many[string(name)]; ok {
+	if t.indexes != nil {
+		if i, ok := t.indexes[string(name)]; ok {
 			return i
 		}
 		return -1

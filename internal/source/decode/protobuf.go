@@ -66,9 +66,9 @@ func (d *protobufDecoder) fits(msg []byte, t reflect.Type) bool {
 // elementBytes are taken from the budget for each element of a repeated field, in addition to its size.
 const elementBytes = 16
 
-// measure subtracts from the budget the memory that the generated code needs to decode msg into a t. That is at least
-// what message takes: if the generated code decodes an object and message the same one without managedFields, message
-// accepts it, too.
+// measure subtracts from the budget the memory that the generated code needs to decode msg into a t. It subtracts at
+// least as much as message does. So if the generated code may decode an object, message may decode the same object
+// without managedFields.
 func (d *protobufDecoder) measure(msg []byte, t *plan) {
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
 		d.left.takeEach(len(msg), unknownBytes)

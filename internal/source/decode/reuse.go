@@ -115,7 +115,8 @@ func (m marks) clear() {
 type reuse struct {
 	*layout // of the object
 	hash    func([]byte) uint64
-	// was are the marks of the previous version; empty unless a Decoder made that. now are those of the object.
+	// was has the marks of the previous version, and is empty unless a Decoder made that version. now has the marks of
+	// the object.
 	was, now marks
 	cold     unsafe.Pointer // the previous version, unless it is likely to be in the cache
 	sum      byte           // of what was read ahead

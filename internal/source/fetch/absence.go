@@ -41,14 +41,14 @@ func NewAbsence(source *Source, namespaced bool) Absence {
 }
 
 // unprovenError is a 404 that does not show that the resource is absent.
-type unprovenError struct{ notFound, why error }
+type unprovenError struct{ notFound, cause error }
 
 func (e *unprovenError) Error() string {
-	return fmt.Sprintf("%v; this does not show that the resource is gone: %v", e.notFound, e.why)
+	return fmt.Sprintf("%v; this does not show that the resource is gone: %v", e.notFound, e.cause)
 }
 
-// Unwrap returns why first, so that its Retry-After and its status count.
-func (e *unprovenError) Unwrap() []error { return []error{e.why, e.notFound} }
+// Unwrap returns the cause first, so that its Retry-After and its status count.
+func (e *unprovenError) Unwrap() []error { return []error{e.cause, e.notFound} }
 
 // Explain takes the outcome of each list and watch, and returns it. If it is a 404, Explain returns an error that wraps
 // ErrNotServed, or an unprovenError. That wraps ErrNoList if discovery shows the resource without the verb list.

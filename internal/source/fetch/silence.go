@@ -53,7 +53,7 @@ type bookmarks struct {
 	period time.Duration // of the last watch that had two bookmarks: the longest time between two
 }
 
-// limit returns how long a watch may be silent. Zero means as long as it is open.
+// limit returns how long a watch may be silent. Zero means that there is no limit.
 func (b bookmarks) limit() time.Duration {
 	if b.period == 0 {
 		return 0

@@ -118,9 +118,9 @@ func (s State) Loaded(until string, now time.Time) State {
 	return s
 }
 
-// Relist returns a state that lists the collection at resource version least or later, because of why.
-func (s State) Relist(least string, why status.Reason) State {
-	s.Phase, s.List.Least, s.Why, s.Watch = Listing, least, why, WatchPhase{}
+// Relist returns a state that lists the collection at resource version least or later, for that reason.
+func (s State) Relist(least string, reason status.Reason) State {
+	s.Phase, s.List.Least, s.Why, s.Watch = Listing, least, reason, WatchPhase{}
 	return s
 }
 
@@ -207,7 +207,7 @@ func (s State) Failed(err error, now time.Time) (next State, wait Wait, note str
 		next = s.Relist("", status.ReasonRestored)
 		next.List.Restored = true
 		return next, Backoff, "the server went back in time: listing everything again"
-	case behind: // a list in the past shows that it was restored
+	case behind: // if the server was restored, a list at an old version shows it
 		return s.Relist("", status.ReasonBehind), Backoff, "the server is behind: listing at any resource version"
 	case errors.Is(err, ErrDiverged):
 		next = s.Relist("", status.ReasonAudit)

@@ -76,8 +76,8 @@ type Failure struct {
 // Collection is the collection of an object. The root implements it: the type of these errors names a Resource, which
 // is above all rooms.
 type Collection interface {
-	// DecodeError returns the error that the object with that key could not be decoded because of why.
-	DecodeError(key object.Key, why error) error
+	// DecodeError returns the error that the object with that key could not be decoded because of cause.
+	DecodeError(key object.Key, cause error) error
 }
 
 // Failed returns the failure of o, which could not be decoded.

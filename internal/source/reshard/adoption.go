@@ -48,16 +48,16 @@ func (a *Adoption) Want(shard shardset.Shard) uint64 {
 	return a.changes
 }
 
-// End interrupts the work, with the cause why. If no work is under way, or it has been interrupted already, End
-// interrupts the next.
-func (a *Adoption) End(why error) {
+// End interrupts the work with that cause. If no work is under way, or it has been interrupted already, End interrupts
+// the next.
+func (a *Adoption) End(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.work == nil || a.work.Err() != nil {
-		a.ended = why
+		a.ended = cause
 		return
 	}
-	a.interrupt(why)
+	a.interrupt(cause)
 }
 
 // Take begins work for the wanted shard, and returns a context for it that Want and End interrupt. changed is true if

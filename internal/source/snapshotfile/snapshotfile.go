@@ -203,7 +203,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return in, nil
 }
 
-func (r *Reader) damaged(why string) error { return &DamagedError{r.offset, why} }
+func (r *Reader) damaged(reason string) error { return &DamagedError{r.offset, reason} }
 
 // Next returns the records of the next block, for [Cut]. It uses the memory of buf[:cap(buf)]. It returns io.EOF after
 // the whole file: everything that it returned before is then as it was written.

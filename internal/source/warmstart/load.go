@@ -197,14 +197,14 @@ func (s *State) unreadable(ctx context.Context, err error) error {
 	return coldBecause("the saved state cannot be read: %w", err)
 }
 
-// GiveUp notes why the collection is listed, although there may be a saved state.
-func (s *State) GiveUp(why error) {
-	s.update(func(st *status.WarmStart) { st.LoadError, st.CatchUpTo = why, "" })
+// GiveUp notes the cause for which the collection is listed, although there may be a saved state.
+func (s *State) GiveUp(cause error) {
+	s.update(func(st *status.WarmStart) { st.LoadError, st.CatchUpTo = cause, "" })
 	level := slog.LevelInfo
-	if errors.As(why, new(*snapshotfile.DamagedError)) {
+	if errors.As(cause, new(*snapshotfile.DamagedError)) {
 		level = slog.LevelWarn
 	}
-	s.config.Log.Log(context.Background(), level, "listing instead of a warm start", "why", why)
+	s.config.Log.Log(context.Background(), level, "listing instead of a warm start", "why", cause)
 }
 
 // block is a block of a saved state, and its objects.

@@ -9,19 +9,19 @@ import (
 // Failures has the objects that readers could not decode, as long as anything else holds them. It is safe for
 // concurrent use. The exported fields must be set before the first object is packed.
 type Failures struct {
-	Error  func(p *Object, why error) error // makes the error of an object; nil for why itself
-	Report func(error)                      // called once for each object with its error, by its reader; nil for none
+	Error  func(p *Object, cause error) error // makes the error of an object; nil for the cause itself
+	Report func(error)                        // called once for each object with its error, by its reader; nil for none
 
 	mu      sync.Mutex // protects the fields below
 	objects map[weak.Pointer[Object]]struct{}
 	room    int // add drops the objects that nothing holds when there are more
 }
 
-func (f *Failures) errorOf(p *Object, why error) error {
+func (f *Failures) errorOf(p *Object, cause error) error {
 	if f.Error == nil {
-		return why
+		return cause
 	}
-	return f.Error(p, why)
+	return f.Error(p, cause)
 }
 
 func (f *Failures) add(p *Object, failed error) {

@@ -81,7 +81,7 @@ func (u *Unpacker[T]) show(p *Object) (hidden bool) {
 	return hidden
 }
 
-// as returns obj as a T. ok is false if obj is nil or no T.
+// as returns obj as a T. ok is false if obj is nil or not a T.
 func as[T any](obj any) (t T, ok bool) {
 	t, _ = obj.(T)
 	return t, !object.IsNil(t)

@@ -269,7 +269,7 @@ func (t *keyTree[T, K]) drop(gen uint64, r *record, hashes []uint32) []uint32 {
 }
 
 func (t *keyTree[T, K]) restore(v *Version[T]) {
-	count := make(map[*record]int, v.Len()) // where a record's hashes have the number of its keys in this index
+	count := make(map[*record]int, v.Len()) // for each record, the position in its hashes of its number of keys here
 	v.eachRecord(func(r *record) {
 		count[r] = len(r.Data.hashes)
 		r.Data.hashes = append(r.Data.hashes, 0)

@@ -24,7 +24,7 @@ type Set struct {
 	keys     cow.Tree[reason, object.ID]
 	gen      uint64 // of the last write to keys
 	nameless int    // versions of objects without a known name, since the last list
-	why      reason // of the last nameless one
+	reason   reason // of the last nameless one
 }
 
 const maxName = 300 // no name that kube-apiserver accepts is longer than 253
@@ -58,7 +58,7 @@ func (s *Set) Unnamed() int {
 }
 
 // Why returns why the last object with an unknown name could not be decoded. The set must have one.
-func (s *Set) Why() error { return s.why }
+func (s *Set) Why() error { return s.reason }
 
 // With returns the set with one more object, which could not be decoded because of err.
 func (s *Set) With(key object.Key, id object.ID, err error) *Set {
@@ -68,7 +68,7 @@ func (s *Set) With(key object.Key, id object.ID, err error) *Set {
 	}
 	why := reasonOf(err)
 	if key.Name == "" || len(key.Name) > maxName || len(key.Namespace) > maxName {
-		next.nameless, next.why = next.nameless+1, why
+		next.nameless, next.reason = next.nameless+1, why
 	} else {
 		next.gen++
 		// key may be part of the object
@@ -137,7 +137,7 @@ func (s *Set) Unknown() error {
 	if s.Unnamed() == 0 {
 		return nil
 	}
-	return fmt.Errorf("it may be one of %d objects whose names are unknown: %w", s.nameless, s.why)
+	return fmt.Errorf("it may be one of %d objects whose names are unknown: %w", s.nameless, s.reason)
 }
 
 // In yields the objects of one namespace, or all if namespace is empty, with their reasons, ordered by namespace, then

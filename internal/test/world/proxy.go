@@ -18,7 +18,8 @@ var ErrReset = errors.New("stream error: stream ID 7; INTERNAL_ERROR; received f
 type Proxy struct {
 	// Idle is how long a watch may be silent. Zero means for ever.
 	Idle time.Duration
-	// Cut is how a watch ends that is silent for longer: an error of its body, or io.EOF for a complete body.
+	// Cut is the error with which the body of a watch ends that is silent for longer than Idle. With io.EOF, the body is
+	// complete.
 	Cut error
 	// Hold is how long the proxy holds back the header of a watch that has no event. If the watch is silent for Idle in
 	// the meantime, the proxy answers 524 with HTML.

@@ -1,4 +1,5 @@
-// Package shape tests the shape of the library's root package: its exports, and the dependencies between its files.
+// Package shape tests the shape of the repository: what packages export and import, how large they are, which names
+// they give, and in which order a reader meets the files of the root package.
 package shape
 
 import (
