@@ -87,8 +87,8 @@ func (l Limit) Leave() {
 	}
 }
 
-// Until returns a context that ends like ctx, or with cause when stopped is closed. The caller must call end, which waits
-// for the goroutine that watches stopped.
+// Until returns a context that ends like ctx, or with cause when stopped is closed. The caller must call end, which
+// waits for the goroutine that watches stopped.
 func Until(ctx context.Context, stopped <-chan struct{}, cause error) (_ context.Context, end func()) {
 	if IsClosed(stopped) {
 		ended, cancel := context.WithCancelCause(ctx)
