@@ -35,7 +35,8 @@ func KeyOf[T informer.Object](obj T) Key { return Key{informer.KeyOf(obj), obj.G
 
 // EnqueueObject is [informer.EnqueueObject] with keys that have the UID. If the store has no object of that name when
 // Reconcile receives a key, or one with another UID, the object of the key has been deleted.
-func EnqueueObject[T informer.Object](i *informer.Informer[T], predicates ...informer.Predicate[T]) informer.Source[Key] {
+func EnqueueObject[T informer.Object](i *informer.Informer[T],
+	predicates ...informer.Predicate[T]) informer.Source[Key] {
 	return informer.Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, predicates...)
 }
 
