@@ -26,8 +26,8 @@ const notified = 1000
 // a server or decoding.
 type notifier struct {
 	update func(*corev1.Pod)
-	// subscribe adds a handler that calls done after every "each" updates. It returns when the handler has received all pods.
-	subscribe func(each int, done func())
+	// subscribe adds a handler that calls done after that many updates each time. It returns when the handler has received all pods.
+	subscribe func(every int, done func())
 	stop      func()
 }
 
@@ -68,10 +68,10 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 		update: func(pod *corev1.Pod) {
 			put(Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion})
 		},
-		subscribe: func(each int, done func()) {
+		subscribe: func(every int, done func()) {
 			n := 0
 			sub := inf.Subscribe(HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, _ *corev1.Pod) {
-				if n++; n == each {
+				if n++; n == every {
 					n = 0
 					done()
 				}
@@ -104,7 +104,7 @@ func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	running.Go(func() { inf.RunWithContext(ctx) })
 	return notifier{
 		update: func(pod *corev1.Pod) { events <- watch.Event{Type: watch.Modified, Object: pod} },
-		subscribe: func(each int, done func()) {
+		subscribe: func(every int, done func()) {
 			n, added, synced := 0, 0, make(chan struct{})
 			_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 				AddFunc: func(any) {
@@ -113,7 +113,7 @@ func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 					}
 				},
 				UpdateFunc: func(_, _ any) {
-					if n++; n == each {
+					if n++; n == every {
 						n = 0
 						done()
 					}
@@ -158,9 +158,9 @@ func BenchmarkNotify(b *testing.B) {
 						var before, after runtime.MemStats
 						runtime.ReadMemStats(&before)
 						began := time.Now()
-						for at := 0; at < notified; at += burst {
+						for start := 0; start < notified; start += burst {
 							returned.Add(handlers[i])
-							for _, pod := range versions[pass%2][at : at+burst] {
+							for _, pod := range versions[pass%2][start : start+burst] {
 								inf.update(pod)
 							}
 							returned.Wait()

@@ -90,8 +90,8 @@ func BenchmarkSize(b *testing.B) {
 				b.StopTimer()
 				store := fill(b, objects)
 				b.StartTimer()
-				for _, at := range order {
-					if obj := objects[at]; !store.get(obj.Namespace, obj.Name) {
+				for _, position := range order {
+					if obj := objects[position]; !store.get(obj.Namespace, obj.Name) {
 						b.Fatalf("%s/%s is missing", obj.Namespace, obj.Name)
 					}
 				}
@@ -131,8 +131,8 @@ func longest(order []int, objects []*metadata, put func(*metadata)) float64 {
 			timed(obj)
 		}
 	}
-	for _, at := range order {
-		timed(objects[at])
+	for _, position := range order {
+		timed(objects[position])
 	}
 	return float64(most.Microseconds()) / 1000
 }

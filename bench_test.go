@@ -117,7 +117,7 @@ func BenchmarkGet(b *testing.B) {
 		keys[i] = Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)} // keys that share no memory with the store
 		joined[i] = key.String()
 	}
-	each := func(b *testing.B, get func(i int) *corev1.Pod) {
+	measure := func(b *testing.B, get func(i int) *corev1.Pod) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			if get(i%len(keys)) == nil {
@@ -126,19 +126,19 @@ func BenchmarkGet(b *testing.B) {
 		}
 	}
 	b.Run("impl=client-go", func(b *testing.B) {
-		each(b, func(i int) *corev1.Pod {
+		measure(b, func(i int) *corev1.Pod {
 			pod, _ := r.lister.Pods(keys[i].Namespace).Get(keys[i].Name)
 			return pod
 		})
 	})
 	b.Run("impl=informer", func(b *testing.B) {
-		each(b, func(i int) *corev1.Pod {
+		measure(b, func(i int) *corev1.Pod {
 			pod, _ := r.store.Get(keys[i])
 			return pod
 		})
 	})
 	b.Run("impl=client-go-raw", func(b *testing.B) { // for callers that have the key as one string
-		each(b, func(i int) *corev1.Pod {
+		measure(b, func(i int) *corev1.Pod {
 			obj, _, _ := r.indexer.GetByKey(joined[i])
 			pod, _ := obj.(*corev1.Pod)
 			return pod
@@ -335,11 +335,11 @@ func benchmarkApply(b *testing.B, mix, index string, size int) {
 	h := podHistory()
 	changes := h.changes[mix]
 	report := func(b *testing.B, apply func(pass, from, to int)) {
-		at := 0
+		made := 0
 		events, seconds, bytes := testkit.Counted(b, size, func() {
-			from := at % changesMade
-			apply(at/changesMade%2, from, from+size)
-			at += size
+			from := made % changesMade
+			apply(made/changesMade%2, from, from+size)
+			made += size
 		})
 		b.ReportMetric(seconds*1e9/events, "ns/event")
 		b.ReportMetric(bytes/events, "alloc-B/event")
@@ -417,14 +417,14 @@ func BenchmarkStoreWritesWithReaders(b *testing.B) {
 				runtime.Gosched()
 			}
 			before := lists.Load()
-			at := 0
+			written := 0
 			_, seconds, _ := testkit.Counted(b, 1, func() {
 				// Write for a fixed time: b.Loop would derive the number of writes from the first one and could take minutes.
-				for end := time.Now().Add(writesFor); time.Now().Before(end); at++ {
-					write(versions[at/len(order)%2][order[at%len(order)]])
+				for end := time.Now().Add(writesFor); time.Now().Before(end); written++ {
+					write(versions[written/len(order)%2][order[written%len(order)]])
 				}
 			})
-			b.ReportMetric(float64(at)/seconds, "writes/s")
+			b.ReportMetric(float64(written)/seconds, "writes/s")
 			if readers > 0 {
 				b.ReportMetric(float64(lists.Load()-before)/seconds, "lists/s")
 			}

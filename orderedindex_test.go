@@ -43,13 +43,13 @@ func entriesOf(r OrderedRange[*thing, string]) (all []entry) {
 
 // narrow returns r and its entries after a random method.
 func narrow(random *rand.Rand, r OrderedRange[*thing, string],
-	of []entry) (what string, narrower OrderedRange[*thing, string], want []entry) {
+	entries []entry) (what string, narrower OrderedRange[*thing, string], want []entry) {
 	keep := func(name, key string, keep func(c int) bool, r OrderedRange[*thing, string]) (string, OrderedRange[*thing, string], []entry) {
-		return name + " " + key, r, slices.DeleteFunc(slices.Clone(of), func(e entry) bool { return !keep(cmp.Compare(e.key, key)) })
+		return name + " " + key, r, slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return !keep(cmp.Compare(e.key, key)) })
 	}
 	key := []string{"", "tag0", "tag1", "tag10", "tag3", "tag7", "tag70", "z"}[random.IntN(8)]
-	n := random.IntN(len(of)+5) - 2
-	inside := min(max(n, 0), len(of))
+	n := random.IntN(len(entries)+5) - 2
+	inside := min(max(n, 0), len(entries))
 	switch random.IntN(9) {
 	case 0:
 		return keep("AtLeast", key, func(c int) bool { return c >= 0 }, r.AtLeast(key))
@@ -60,24 +60,24 @@ func narrow(random *rand.Rand, r OrderedRange[*thing, string],
 	case 3:
 		return keep("Below", key, func(c int) bool { return c < 0 }, r.Below(key))
 	case 4:
-		if len(of) > 3 { // Equal leaves little
-			return "Skip none", r.Skip(0), of
+		if len(entries) > 3 { // Equal leaves little
+			return "Skip none", r.Skip(0), entries
 		}
 		return keep("Equal", key, func(c int) bool { return c == 0 }, r.Equal(key))
 	case 5:
-		return fmt.Sprint("Skip ", n), r.Skip(n), of[inside:]
+		return fmt.Sprint("Skip ", n), r.Skip(n), entries[inside:]
 	case 6:
-		return fmt.Sprint("Limit ", n), r.Limit(n), of[:inside]
+		return fmt.Sprint("Limit ", n), r.Limit(n), entries[:inside]
 	case 7:
-		want := slices.Clone(of)
+		want := slices.Clone(entries)
 		slices.Reverse(want)
 		return "Descending", r.Descending(), want
 	}
-	if len(of) == 0 {
+	if len(entries) == 0 {
 		return "After nothing", r.After(key, Key{Name: "a"}), nil
 	}
-	i := random.IntN(len(of))
-	return fmt.Sprint("After ", i), r.After(of[i].key, KeyOf(of[i].obj)), of[i+1:]
+	i := random.IntN(len(entries))
+	return fmt.Sprint("After ", i), r.After(entries[i].key, KeyOf(entries[i].obj)), entries[i+1:]
 }
 
 // checkRange fails the test unless all reads of r agree with want.
@@ -199,7 +199,7 @@ func TestPagesOfOneSnapshotAreOneList(t *testing.T) {
 	rowOf := func(t *thing) row { return row{t.tags[0], t.uid} }
 	compare := func(a, b row) int { return cmp.Or(cmp.Compare(a.tag, b.tag), -cmp.Compare(a.uid, b.uid)) }
 	x := NewOrderedIndexFunc(store, func(t *thing) []row { return []row{rowOf(t)} }, compare)
-	at := func(version, i int) *thing {
+	newThing := func(version, i int) *thing {
 		return &thing{namespace: strconv.Itoa(i % 3), name: strconv.Itoa(i), uid: strconv.Itoa(i % 11), rv: strconv.Itoa(version),
 			tags: []string{strconv.Itoa((i + version) % 13)}}
 	}
@@ -208,7 +208,7 @@ func TestPagesOfOneSnapshotAreOneList(t *testing.T) {
 		for i := 0; i < objects; i += batch {
 			var deltas []Delta[*thing]
 			for j := range batch {
-				deltas = append(deltas, Delta[*thing]{Type: Upserted, Object: at(version, i+j)})
+				deltas = append(deltas, Delta[*thing]{Type: Upserted, Object: newThing(version, i+j)})
 			}
 			w.Apply(deltas...)
 		}

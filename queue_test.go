@@ -19,7 +19,7 @@ type modelKey struct {
 	ready, inWork   bool
 	priority, given Priority
 	place, age      int       // within its priority, and overall, while ready and not in work
-	at              time.Time // when it becomes ready; zero if not delayed
+	due             time.Time // when it becomes ready; zero if not delayed
 	delay           int       // its place among keys with equal times
 	tries           int
 	owed, owedWork  []int // markers that wait for it, and for the work under way
@@ -57,20 +57,20 @@ func (m *model) add(key int, o AddOptions) {
 	if retry && p == NormalPriority && k.inWork {
 		p = k.given
 	}
-	at := time.Now().Add(o.After)
+	due := time.Now().Add(o.After)
 	switch {
 	case k.ready && p > k.priority:
 		k.priority, k.place = p, m.next()
 	case k.ready:
-	case o.After > 0 && k.at.IsZero():
-		k.at, k.delay, k.priority = at, m.next(), p
+	case o.After > 0 && k.due.IsZero():
+		k.due, k.delay, k.priority = due, m.next(), p
 	case o.After > 0:
 		k.priority = max(p, k.priority)
-		if at.Before(k.at) {
-			k.at, k.delay = at, m.next()
+		if due.Before(k.due) {
+			k.due, k.delay = due, m.next()
 		}
 	default:
-		if k.at.IsZero() {
+		if k.due.IsZero() {
 			k.priority = p
 		}
 		k.priority = max(p, k.priority)
@@ -79,7 +79,7 @@ func (m *model) add(key int, o AddOptions) {
 }
 
 func (m *model) makeReady(k *modelKey) {
-	k.at, k.ready = time.Time{}, true
+	k.due, k.ready = time.Time{}, true
 	k.place, k.age = m.next(), m.clock
 	m.adds++
 }
@@ -88,12 +88,12 @@ func (m *model) makeReady(k *modelKey) {
 func (m *model) pass() {
 	var due []*modelKey
 	for _, k := range m.keys {
-		if !k.at.IsZero() && !k.at.After(time.Now()) {
+		if !k.due.IsZero() && !k.due.After(time.Now()) {
 			due = append(due, k)
 		}
 	}
 	slices.SortFunc(due, func(a, b *modelKey) int {
-		if c := a.at.Compare(b.at); c != 0 {
+		if c := a.due.Compare(b.due); c != 0 {
 			return c
 		}
 		return a.delay - b.delay
@@ -146,8 +146,8 @@ func (m *model) done(key int) {
 
 func (m *model) cancel(key int) bool {
 	k := m.key(key)
-	was := k.ready || !k.at.IsZero()
-	k.ready, k.at = false, time.Time{}
+	was := k.ready || !k.due.IsZero()
+	k.ready, k.due = false, time.Time{}
 	m.settle(&k.owed)
 	return was
 }
@@ -182,7 +182,7 @@ func (m *model) status() string {
 		if k.ready {
 			depth[k.priority]++
 		}
-		if !k.at.IsZero() {
+		if !k.due.IsZero() {
 			delayed++
 		}
 		if k.inWork {
@@ -301,8 +301,8 @@ func checkTimer[K comparable](t *testing.T, q *Queue[K]) {
 	t.Helper()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if at, ok := q.queue.Due(); ok && (q.armed == 0 || q.armed > at) || !ok && q.armed != 0 {
-		t.Fatalf("armed for %v, the first delay ends at %v", q.armed, at)
+	if due, ok := q.queue.Due(); ok && (q.armed == 0 || q.armed > due) || !ok && q.armed != 0 {
+		t.Fatalf("armed for %v, the first delay ends at %v", q.armed, due)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestQueueModelOfDelays(t *testing.T) {
 
 // With concurrent workers and producers, a key is with one worker at a time, and is processed again after its last Add.
 func TestQueueConcurrently(t *testing.T) {
-	const keys, workers, producers, each = 40, 8, 4, 3000
+	const keys, workers, producers, adds = 40, 8, 4, 3000
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	q := NewQueue(QueueConfig[int]{RateLimiter: &ExponentialLimiter[int]{Base: 1, Max: 1000}})
@@ -370,7 +370,7 @@ func TestQueueConcurrently(t *testing.T) {
 	for p := range producers {
 		producing.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(100+p)))
-			for i := range each {
+			for i := range adds {
 				key := random.IntN(keys)
 				asked[key].Add(1)
 				o := AddOptions{Priority: Priority(random.IntN(3) - 1)}

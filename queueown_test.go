@@ -17,24 +17,24 @@ import (
 
 // owner is a function for Queue.own whose results can be changed.
 type owner struct {
-	mu sync.Mutex // protects of
-	of map[string]Ownership
+	mu    sync.Mutex // protects of
+	owned map[string]Ownership
 }
 
 func (o *owner) get(key string) Ownership {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.of[key]
+	return o.owned[key]
 }
 
-func (o *owner) set(of Ownership, keys ...string) {
+func (o *owner) set(ownership Ownership, keys ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.of == nil {
-		o.of = map[string]Ownership{}
+	if o.owned == nil {
+		o.owned = map[string]Ownership{}
 	}
 	for _, key := range keys {
-		o.of[key] = of
+		o.owned[key] = ownership
 	}
 }
 
@@ -254,13 +254,13 @@ func TestNoKeyIsInWorkAfterItsRelease(t *testing.T) {
 	q := NewQueue(QueueConfig[int]{})
 	var own atomic.Uint64 // a bit for each key
 	var working [keys]atomic.Int32
-	of := func(key int) Ownership {
+	rule := func(key int) Ownership {
 		if own.Load()>>key&1 == 1 {
 			return KeyOwned
 		}
 		return KeyAwaited
 	}
-	q.own(of)
+	q.own(rule)
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	for range 4 {
@@ -284,7 +284,7 @@ func TestNoKeyIsInWorkAfterItsRelease(t *testing.T) {
 		before := own.Load()
 		bits := uint64(round) * 0x9e3779b97f4a7c15 >> 44
 		own.Store(bits)
-		q.own(of)
+		q.own(rule)
 		lost := func(key int) bool { return before&^bits>>key&1 == 1 }
 		if err := q.waitReleased(ctx, lost); err != nil {
 			t.Fatal(err)
@@ -298,7 +298,7 @@ func TestNoKeyIsInWorkAfterItsRelease(t *testing.T) {
 	cancel()
 	workers.Wait()
 	own.Store(1<<keys - 1)
-	q.own(of)
+	q.own(rule)
 	if got := q.keys(); len(got) != keys {
 		t.Errorf("keys %v are left, want %d", got, keys)
 	}
@@ -361,8 +361,8 @@ func TestControllerReconcilesOnlyItsOwnKeys(t *testing.T) {
 		close(finish)
 		o.set(KeyOwned, "a", "b")
 		r.Own(o.get)
-		at := 4*time.Second + time.Hour
-		r.wantInAnyOrder(fmt.Sprintf("a@%v", at), fmt.Sprintf("b@%v", at))
+		when := 4*time.Second + time.Hour
+		r.wantInAnyOrder(fmt.Sprintf("a@%v", when), fmt.Sprintf("b@%v", when))
 	})
 }
 

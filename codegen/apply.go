@@ -64,19 +64,19 @@ func (f applyField) Copied() bool    { return f.How == copied }
 
 // applySource makes the apply configurations of an api.
 type applySource struct {
-	of       string // the import path of the types
-	own      func(*types.Package) bool
-	made     map[*types.TypeName]*applyType
-	list     []*applyType
-	external clientConfigs
-	errs     errorList
+	importPath string // the import path of the types
+	own        func(*types.Package) bool
+	made       map[*types.TypeName]*applyType
+	list       []*applyType
+	external   clientConfigs
+	errs       errorList
 }
 
-// applyTypes returns the apply configurations of a's objects and of the structs in them. of is the import path of the
-// types.
-func applyTypes(a *api, of string, external clientConfigs) ([]*applyType, error) {
-	s := &applySource{of: of, made: map[*types.TypeName]*applyType{}, external: external}
-	s.own = func(pkg *types.Package) bool { return pkg == generated || pkg.Path() == of }
+// applyTypes returns the apply configurations of a's objects and of the structs in them. importPath is that of
+// the types.
+func applyTypes(a *api, importPath string, external clientConfigs) ([]*applyType, error) {
+	s := &applySource{importPath: importPath, made: map[*types.TypeName]*applyType{}, external: external}
+	s.own = func(pkg *types.Package) bool { return pkg == generated || pkg.Path() == importPath }
 	if err := external.load(metaConfigsPath).err; err != nil {
 		return nil, needLibrary(fmt.Errorf("-apply: %w", err))
 	}
@@ -223,7 +223,7 @@ func (s *applySource) metadata(meta types.Type, fields []applyField) (list []app
 func (s *applySource) text(t types.Type) goType {
 	return goType(types.TypeString(t, func(pkg *types.Package) string {
 		if pkg == generated {
-			return "«" + s.of + "»"
+			return "«" + s.importPath + "»"
 		}
 		return "«" + pkg.Path() + "»"
 	}))
@@ -303,7 +303,7 @@ type setter struct {
 	Config, On string // its receiver, and the variable with the field
 }
 
-func newSetter(of *applyType, f applyField, on string) setter { return setter{f, of.Config(), on} }
+func newSetter(typ *applyType, f applyField, on string) setter { return setter{f, typ.Config(), on} }
 
 // applyData is the data of the template.
 type applyData struct {
@@ -316,15 +316,15 @@ const applyDir = "applyconfiguration"
 
 // apply returns the file with the apply configurations of a, and its name.
 func (p *printer) apply(a *api, to outputDir, external clientConfigs) (name string, text []byte, err error) {
-	of := a.Path
+	importPath := a.Path
 	if len(a.Decls) > 0 {
 		root, err := to.importPath()
 		if err != nil {
 			return "", nil, err
 		}
-		of = path.Join(root, a.Dir)
+		importPath = path.Join(root, a.Dir)
 	}
-	configs, err := applyTypes(a, of, external)
+	configs, err := applyTypes(a, importPath, external)
 	if err != nil {
 		return "", nil, err
 	}

@@ -33,16 +33,16 @@ type listerMethod struct {
 // findListers finds the listers of all kinds in the packages that lister-gen wrote below an import path. It leaves out
 // kinds for which lister-gen writes none.
 func findListers(above string, apis []*api) error {
-	of := map[string][]*api{}
+	owners := map[string][]*api{}
 	for _, a := range apis {
 		a.Kinds = slices.DeleteFunc(a.Kinds, func(k kind) bool { return !k.CanGet || !k.Labeled })
 		if len(a.Kinds) > 0 {
 			in := path.Join(above, genDir(a.Path))
-			of[in] = append(of[in], a)
+			owners[in] = append(owners[in], a)
 		}
 	}
 	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedTypes | packages.NeedExportFile | packages.NeedImports},
-		slices.Sorted(maps.Keys(of))...)
+		slices.Sorted(maps.Keys(owners))...)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func findListers(above string, apis []*api) error {
 			errs = append(errs, fmt.Sprintf("-listers: %s: %s", pkg.PkgPath, err))
 			continue
 		}
-		for _, a := range of[pkg.PkgPath] {
+		for _, a := range owners[pkg.PkgPath] {
 			for i := range a.Kinds {
 				k := &a.Kinds[i]
 				if k.Lister, err = listerOf(pkg.Types, k); err != nil {

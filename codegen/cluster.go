@@ -100,14 +100,14 @@ const (
 func listDefinitions(client *http.Client, server *url.URL) (all []*definition, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
 	defer cancel()
-	at := server.JoinPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+	address := server.JoinPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
 	for next := ""; ; {
 		query := url.Values{"limit": {clusterPage}}
 		if next != "" {
 			query.Set("continue", next)
 		}
-		at.RawQuery = query.Encode()
-		text, err := get(ctx, client, at.String())
+		address.RawQuery = query.Encode()
+		text, err := get(ctx, client, address.String())
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func listDefinitions(client *http.Client, server *url.URL) (all []*definition, e
 			Items []json.RawMessage `json:"items"`
 		}
 		if err := json.Unmarshal(text, &page); err != nil {
-			return nil, fmt.Errorf("%s: %w", at, err)
+			return nil, fmt.Errorf("%s: %w", address, err)
 		}
 		for _, item := range page.Items {
 			d, err := decodeDefinition(item, token.Position{Filename: server.Host})

@@ -24,16 +24,16 @@ func cluster(t *testing.T, names ...string) (kubeconfig string) {
 		if r.URL.Path != "/apis/apiextensions.k8s.io/v1/customresourcedefinitions" {
 			t.Errorf("request of %s", r.URL)
 		}
-		at := 0
-		fmt.Sscan(r.URL.Query().Get("continue"), &at)
+		index := 0
+		fmt.Sscan(r.URL.Query().Get("continue"), &index)
 		next := ""
-		if at+1 < len(names) {
-			next = fmt.Sprint(at + 1)
+		if index+1 < len(names) {
+			next = fmt.Sprint(index + 1)
 		}
-		plural, group, _ := strings.Cut(names[at], ".")
+		plural, group, _ := strings.Cut(names[index], ".")
 		fmt.Fprintf(w, `{"kind": "CustomResourceDefinitionList", "metadata": {"continue": %q}, "items": [{"metadata": {"name": %q}, "spec": {
 			"group": %q, "scope": "Cluster", "names": {"kind": %q, "plural": %q}, "versions": [{"name": "v1", "served": true, "storage": true,
-			"schema": {"openAPIV3Schema": {"type": "object"}}}]}}]}`, next, names[at], group, upperFirst(plural), plural)
+			"schema": {"openAPIV3Schema": {"type": "object"}}}]}}]}`, next, names[index], group, upperFirst(plural), plural)
 	}))
 	t.Cleanup(server.Close)
 	text, err := yaml.Marshal(map[string]any{

@@ -253,14 +253,14 @@ func (c *copier) value(in, out string, t types.Type, depth int) string {
 	case *types.Slice:
 		text := fmt.Sprintf("%s = «slices».Clone(%s)\n", out, in)
 		i := fmt.Sprint("i", depth)
-		if each := c.value(in+"["+i+"]", out+"["+i+"]", u.Elem(), depth+1); each != "" {
-			text += fmt.Sprintf("for %s := range %s {\n%s}\n", i, in, each)
+		if element := c.value(in+"["+i+"]", out+"["+i+"]", u.Elem(), depth+1); element != "" {
+			text += fmt.Sprintf("for %s := range %s {\n%s}\n", i, in, element)
 		}
 		return text
 	case *types.Array:
 		i := fmt.Sprint("i", depth)
-		each := c.value(in+"["+i+"]", out+"["+i+"]", u.Elem(), depth+1)
-		return fmt.Sprintf("for %s := range %s {\n%s}\n", i, in, each)
+		element := c.value(in+"["+i+"]", out+"["+i+"]", u.Elem(), depth+1)
+		return fmt.Sprintf("for %s := range %s {\n%s}\n", i, in, element)
 	case *types.Map:
 		return c.entries(in, out, u, depth)
 	case *types.Interface:
@@ -287,16 +287,16 @@ func (c *copier) structure(in, out string, t types.Type, u *types.Struct, depth 
 func (c *copier) entries(in, out string, u *types.Map, depth int) string {
 	text := fmt.Sprintf("%s = «maps».Clone(%s)\n", out, in)
 	k, v := fmt.Sprint("k", depth), fmt.Sprint("v", depth)
-	each := c.value(v, out+"["+k+"]", u.Elem(), depth+1)
+	element := c.value(v, out+"["+k+"]", u.Elem(), depth+1)
 	switch u.Elem().Underlying().(type) {
 	case *types.Struct, *types.Array: // they are not addressable in a map
 		local := fmt.Sprint("c", depth)
-		if each = c.value(v, local, u.Elem(), depth+1); each != "" {
-			each = fmt.Sprintf("%s := %s\n%s%s[%s] = %[1]s\n", local, v, each, out, k)
+		if element = c.value(v, local, u.Elem(), depth+1); element != "" {
+			element = fmt.Sprintf("%s := %s\n%s%s[%s] = %[1]s\n", local, v, element, out, k)
 		}
 	}
-	if each != "" {
-		text += fmt.Sprintf("for %s, %s := range %s {\n%s}\n", k, v, in, each)
+	if element != "" {
+		text += fmt.Sprintf("for %s, %s := range %s {\n%s}\n", k, v, in, element)
 	}
 	return text
 }

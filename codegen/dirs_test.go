@@ -111,7 +111,7 @@ func TestDirErrors(t *testing.T) {
 func TestDirsStay(t *testing.T) {
 	kwok, kwok2, other := ofCRD("karpenter.kwok.sh", "v1"), ofCRD("karpenter.kwok.sh", "v2"), ofCRD("karpenter.test.sh", "v1")
 	third, other2 := ofCRD("karpenter.third.sh", "v1"), ofCRD("karpenter.test.sh", "v2")
-	one, two := ofGo("a.com", "x.io/a/shop/v1"), ofGo("a.com", "x.io/b/shop/v1")
+	first, two := ofGo("a.com", "x.io/a/shop/v1"), ofGo("a.com", "x.io/b/shop/v1")
 	for name, runs := range map[string][]struct {
 		apis []*api
 		want string
@@ -126,7 +126,7 @@ func TestDirsStay(t *testing.T) {
 		"both at once": {{[]*api{kwok, other}, "karpenter.kwok.sh/v1 karpenter.test.sh/v1"}, {[]*api{kwok}, "karpenter.kwok.sh/v1"}},
 		"the core group": {{[]*api{ofGo("", "a/core/v1")}, "core/v1"},
 			{[]*api{ofGo("core.example.com", "b/core/v1"), ofGo("", "a/core/v1")}, "core.example.com/v1 core/v1"}},
-		"a package is added": {{[]*api{two}, "shop/v1"}, {[]*api{one, two}, "x.io/a/shop/v1 shop/v1"}, {[]*api{one}, "x.io/a/shop/v1"}},
+		"a package is added": {{[]*api{two}, "shop/v1"}, {[]*api{first, two}, "x.io/a/shop/v1 shop/v1"}, {[]*api{first}, "x.io/a/shop/v1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := outputDir(t.TempDir())

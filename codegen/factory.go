@@ -157,15 +157,15 @@ func (p *printer) factory(flags factoryFlags, to outputDir, apis []*api) (map[st
 		return nil, err
 	}
 	for _, g := range groups {
-		var of []*api
+		var members []*api
 		for _, v := range g.Versions {
-			of = append(of, v.api)
+			members = append(members, v.api)
 			if err := add(path.Join(v.dir, "interface.go"), versionText, v.From, g, v); err != nil {
 				return nil, err
 			}
 		}
 		name := path.Join(path.Dir(g.Versions[0].dir), "interface.go")
-		if err := add(name, groupText, strings.Join(sources(of), ", "), g, nil); err != nil {
+		if err := add(name, groupText, strings.Join(sources(members), ", "), g, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -247,18 +247,18 @@ func (d outputDir) importPath() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for at := dir; ; at = filepath.Dir(at) {
-		text, err := os.ReadFile(filepath.Join(at, "go.mod"))
-		if errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+	for above := dir; ; above = filepath.Dir(above) {
+		text, err := os.ReadFile(filepath.Join(above, "go.mod"))
+		if errors.Is(err, fs.ErrNotExist) && above != filepath.Dir(above) {
 			continue
 		}
 		if err != nil {
 			return "", fmt.Errorf("import path of %s: no go.mod in it or above: %w", d, err)
 		}
-		below, err := filepath.Rel(at, dir)
+		below, err := filepath.Rel(above, dir)
 		if module := modfile.ModulePath(text); err == nil && module != "" {
 			return path.Join(module, filepath.ToSlash(below)), nil
 		}
-		return "", fmt.Errorf("import path of %s: %s has no module path", d, filepath.Join(at, "go.mod"))
+		return "", fmt.Errorf("import path of %s: %s has no module path", d, filepath.Join(above, "go.mod"))
 	}
 }

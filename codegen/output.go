@@ -109,8 +109,8 @@ func (d outputDir) stale(files map[string][]byte, others ...string) (stale stale
 			return stale, err
 		case len(have) > 0 && !isGenerated(have):
 			what := "not generated"
-			if by := anyGenerated.FindSubmatch(head(have)); by != nil {
-				what = fmt.Sprintf("of another generator, %q", by[1])
+			if generator := anyGenerated.FindSubmatch(head(have)); generator != nil {
+				what = fmt.Sprintf("of another generator, %q", generator[1])
 			}
 			return stale, fmt.Errorf("%s is %s: move it away, or name another -output-dir", d.path(name), what)
 		case !bytes.Equal(have, d.dated(name, files[name])):
@@ -194,9 +194,9 @@ func (d outputDir) dated(name string, text []byte) []byte {
 	year := []byte(time.Now().Format("2006"))
 	if have, err := os.ReadFile(d.path(name)); err == nil && isGenerated(have) {
 		old, _, _ := bytes.Cut(have, []byte(generatedBy))
-		at := bytes.Index(header, []byte("YEAR"))
-		if at+4 <= len(old) && bytes.Equal(old[:at], header[:at]) && anyYear.Match(old[at:at+4]) {
-			year = old[at : at+4]
+		start := bytes.Index(header, []byte("YEAR"))
+		if start+4 <= len(old) && bytes.Equal(old[:start], header[:start]) && anyYear.Match(old[start:start+4]) {
+			year = old[start : start+4]
 		}
 	}
 	return bytes.Join([][]byte{bytes.ReplaceAll(header, []byte("YEAR"), year), []byte(generatedBy), rest}, nil)

@@ -301,7 +301,7 @@ func followSteps(expr string, steps []pathStep, depth int) string {
 		return fmt.Sprintf("keys = append(keys, %s)\n", expr)
 	}
 	step, rest := steps[0], steps[1:]
-	each := fmt.Sprintf("v%d", depth)
+	element := fmt.Sprintf("v%d", depth)
 	switch step.kind {
 	case derefStep:
 		inner := "(*" + expr + ")"
@@ -313,10 +313,10 @@ func followSteps(expr string, steps []pathStep, depth int) string {
 		}
 		return fmt.Sprintf("if %s != nil {\n%s}\n", expr, followSteps(inner, rest, depth))
 	case eachStep:
-		return fmt.Sprintf("for _, %s := range %s {\n%s}\n", each, expr, followSteps(each, rest, depth+1))
+		return fmt.Sprintf("for _, %s := range %s {\n%s}\n", element, expr, followSteps(element, rest, depth+1))
 	case entryStep:
-		return fmt.Sprintf("if %s, ok := %s[%s]; ok {\n%s}\n", each, expr, escape(strconv.Quote(step.field)),
-			followSteps(each, rest, depth+1))
+		return fmt.Sprintf("if %s, ok := %s[%s]; ok {\n%s}\n", element, expr, escape(strconv.Quote(step.field)),
+			followSteps(element, rest, depth+1))
 	}
 	return followSteps(expr+"."+step.field, rest, depth)
 }

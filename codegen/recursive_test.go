@@ -137,8 +137,8 @@ func TestInlinedFields(t *testing.T) {
 // JSON. The option inline does nothing, as in encoding/json.
 func TestWayToAField(t *testing.T) {
 	object := types.NewNamed(types.NewTypeName(token.NoPos, nil, "T", nil), nil, nil)
-	field := func(name string, of types.Type, embedded bool) *types.Var {
-		return types.NewField(token.NoPos, nil, name, of, embedded)
+	field := func(name string, typ types.Type, embedded bool) *types.Var {
+		return types.NewField(token.NoPos, nil, name, typ, embedded)
 	}
 	text := types.Typ[types.String]
 	deep := types.NewStruct([]*types.Var{field("Name", text, false)}, []string{`json:"name"`})

@@ -146,9 +146,9 @@ func (b *schemaTypes) object(s *schema, name, path string) *types.Named {
 		if property == nil {
 			property = &schema{}
 		}
-		at := strings.TrimPrefix(path+"."+json, ".")
-		t := b.typeOf(property, name+goNames[json], at)
-		t, option := b.optional(property, t, slices.Contains(s.Required, json), at)
+		place := strings.TrimPrefix(path+"."+json, ".")
+		t := b.typeOf(property, name+goNames[json], place)
+		t, option := b.optional(property, t, slices.Contains(s.Required, json), place)
 		add(goNames[json], t, false, json+option, property.Description)
 	}
 	d.Type.SetUnderlying(types.NewStruct(fields, tags))

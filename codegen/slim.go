@@ -215,8 +215,8 @@ func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*
 			continue
 		}
 		found[f.name] = true
-		at := strings.TrimPrefix(path+"."+f.name, ".")
-		pruned, err := s.prune(f.Type(), below, name+f.Name(), at)
+		place := strings.TrimPrefix(path+"."+f.name, ".")
+		pruned, err := s.prune(f.Type(), below, name+f.Name(), place)
 		if err != nil {
 			return nil, err
 		}

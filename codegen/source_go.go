@@ -263,10 +263,10 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 		}
 		k.Resource = m.value
 	}
-	at, _ := ms.resourceMarker()
+	marker, _ := ms.resourceMarker()
 	if name := resource["path"]; name != "" {
 		if !isResourceName(name) {
-			return fail(at.errorf("%q is not a valid resource name", name))
+			return fail(marker.errorf("%q is not a valid resource name", name))
 		}
 		k.Resource = name
 	}
@@ -274,9 +274,9 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	case scope == "Cluster":
 		k.Namespaced = k.Namespaced && p.source.client // the client and the lister have the scope of +genclient
 	case scope == "Namespaced" && !k.Namespaced:
-		return fail(at.errorf("+genclient:nonNamespaced says that the scope is Cluster"))
+		return fail(marker.errorf("+genclient:nonNamespaced says that the scope is Cluster"))
 	case scope != "" && scope != "Namespaced":
-		return fail(at.errorf("the scope %q is neither Namespaced nor Cluster", scope))
+		return fail(marker.errorf("the scope %q is neither Namespaced nor Cluster", scope))
 	}
 
 	for _, x := range indexes {

@@ -47,7 +47,7 @@ type objectCache struct {
 	plans    *plans
 	storages *storages
 	observed *observed   // nil for no metrics
-	users    cache.Cache // has the kinds of cache.Options.NewInformer; nil if there are none
+	custom   cache.Cache // has the kinds of cache.Options.NewInformer; nil if there are none
 	log      logr.Logger
 
 	readTimeout time.Duration
@@ -131,12 +131,12 @@ func newObjectCache(config *rest.Config, opts cache.Options, options Options) (*
 	if c.storages, err = options.storages(kindOfScheme(&opts), opts.NewInformer != nil); err != nil {
 		return nil, err
 	}
-	if c.storages.some(func(s storage) bool { return !s.users }) {
+	if c.storages.some(func(s storage) bool { return !s.custom }) {
 		if err := checkSupported(&opts); err != nil {
 			return nil, err
 		}
 	}
-	if c.users, err = c.newUsers(); err != nil {
+	if c.custom, err = c.newCustom(); err != nil {
 		return nil, err
 	}
 	c.observed = c.observe(options)
@@ -171,8 +171,8 @@ func (c *objectCache) Start(ctx context.Context) (err error) {
 	if err := c.start(ctx); err != nil {
 		return err
 	}
-	if c.users != nil {
-		err = c.users.Start(ctx)
+	if c.custom != nil {
+		err = c.custom.Start(ctx)
 		cancel()
 	}
 	<-ctx.Done()
@@ -225,7 +225,7 @@ func (c *objectCache) WaitForCacheSync(ctx context.Context) bool {
 			return false
 		}
 	}
-	return c.users == nil || c.users.WaitForCacheSync(ctx)
+	return c.custom == nil || c.custom.WaitForCacheSync(ctx)
 }
 
 // GetInformer returns the informer of obj's kind, and creates it if there is none.
@@ -235,8 +235,8 @@ func (c *objectCache) GetInformer(ctx context.Context, obj client.Object,
 	if err != nil {
 		return nil, err
 	}
-	if users := c.usersOf(gvk); users != nil {
-		return users.GetInformer(ctx, obj, opts...)
+	if custom := c.customOf(gvk); custom != nil {
+		return custom.GetInformer(ctx, obj, opts...)
 	}
 	return c.getInformer(ctx, kindID{gvk, formOf(obj)}, opts)
 }
@@ -244,8 +244,8 @@ func (c *objectCache) GetInformer(ctx context.Context, obj client.Object,
 // GetInformerForKind returns the informer of typed objects of a kind, and creates it if there is none.
 func (c *objectCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind,
 	opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if users := c.usersOf(gvk); users != nil {
-		return users.GetInformerForKind(ctx, gvk, opts...)
+	if custom := c.customOf(gvk); custom != nil {
+		return custom.GetInformerForKind(ctx, gvk, opts...)
 	}
 	obj, err := c.opts.Scheme.New(gvk)
 	if err != nil {
@@ -279,8 +279,8 @@ func (c *objectCache) RemoveInformer(ctx context.Context, obj client.Object) err
 	if err != nil {
 		return err
 	}
-	if users := c.usersOf(gvk); users != nil {
-		return users.RemoveInformer(ctx, obj)
+	if custom := c.customOf(gvk); custom != nil {
+		return custom.RemoveInformer(ctx, obj)
 	}
 	id := kindID{gvk, formOf(obj)}
 	c.mu.Lock()

@@ -50,12 +50,12 @@ func (l *late) Close() error {
 // earlier writes of the client, however late the cache receives them. A controller-runtime without the option has
 // WaitForObject.
 func TestReadYourWrites(t *testing.T) {
-	for _, by := range caches {
-		t.Run(by.name, func(t *testing.T) {
+	for _, impl := range caches {
+		t.Run(impl.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, true)
 				next := w.transportOf()
-				c := by.create(w, cache.Options{HTTPClient: &http.Client{Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
+				c := impl.create(w, cache.Options{HTTPClient: &http.Client{Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
 					resp, err := next.RoundTrip(r)
 					if err == nil {
 						resp.Body = newLate(resp.Body)
@@ -63,7 +63,7 @@ func TestReadYourWrites(t *testing.T) {
 					return resp, err
 				})}})
 				stop := w.start(c)
-				checkReadYourWrites(w, c, by.name != controllerRuntime)
+				checkReadYourWrites(w, c, impl.name != controllerRuntime)
 				stop()
 				w.server.Close()
 				<-time.After(time.Minute) // for reads that are late

@@ -28,7 +28,7 @@ import (
 // difference is an item of the list of differences in the documentation of the package, with a scenario that shows it.
 type difference struct {
 	item         string // the first words of the item
-	show         func(w *world, by namedCache) string
+	show         func(w *world, impl namedCache) string
 	theirs, ours string // what show returns for each cache; more may follow an ellipsis
 }
 
@@ -57,15 +57,15 @@ var differences = []difference{
 // Guarantees: P1, P2, P3
 func TestDifferences(t *testing.T) {
 	for _, d := range differences {
-		for _, by := range caches {
-			t.Run(d.item+"/"+by.name, func(t *testing.T) {
+		for _, impl := range caches {
+			t.Run(d.item+"/"+impl.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, true)
 					want := d.ours
-					if by.name == controllerRuntime {
+					if impl.name == controllerRuntime {
 						want = d.theirs
 					}
-					got := d.show(w, by)
+					got := d.show(w, impl)
 					start, open := strings.CutSuffix(want, "…")
 					if got != want && !(open && strings.HasPrefix(got, start)) {
 						t.Errorf("%q, want %q", got, want)
@@ -97,9 +97,9 @@ func TestDocumentationListsTheDifferences(t *testing.T) {
 }
 
 // with runs do with a cache that has started, and stops it.
-func (w *world) with(by namedCache, opts cache.Options, do func(c cache.Cache) string) string {
+func (w *world) with(impl namedCache, opts cache.Options, do func(c cache.Cache) string) string {
 	w.Helper()
-	c := by.create(w, opts)
+	c := impl.create(w, opts)
 	stop := w.start(c)
 	defer stop()
 	return do(c)
@@ -147,11 +147,11 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-func showOrder(w *world, by namedCache) string {
+func showOrder(w *world, impl namedCache) string {
 	for i := range 30 {
 		w.pod(fmt.Sprintf("n%d", i%3), fmt.Sprint(i))
 	}
-	return w.with(by, cache.Options{}, func(c cache.Cache) string {
+	return w.with(impl, cache.Options{}, func(c cache.Cache) string {
 		for range 10 {
 			if names := w.names(c); len(names) != 30 {
 				return fmt.Sprintf("%d pods", len(names))
@@ -163,9 +163,9 @@ func showOrder(w *world, by namedCache) string {
 	})
 }
 
-func showFirstList(w *world, by namedCache) string {
+func showFirstList(w *world, impl namedCache) string {
 	w.server.Inject(informertest.Fault{Resource: "pods", Error: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no rights"))})
-	return w.with(by, cache.Options{}, func(c cache.Cache) string {
+	return w.with(impl, cache.Options{}, func(c cache.Cache) string {
 		ctx, cancel := w.soon()
 		defer cancel()
 		_, err := c.GetInformer(ctx, &corev1.Pod{})
@@ -173,9 +173,9 @@ func showFirstList(w *world, by namedCache) string {
 	})
 }
 
-func showRefusedRead(w *world, by namedCache) string {
+func showRefusedRead(w *world, impl namedCache) string {
 	w.server.Inject(informertest.Fault{Resource: "pods", Error: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no rights"))})
-	return w.with(by, cache.Options{}, func(c cache.Cache) string {
+	return w.with(impl, cache.Options{}, func(c cache.Cache) string {
 		ctx, cancel := w.soon()
 		defer cancel()
 		return outcome(c.List(ctx, &corev1.PodList{}))
@@ -183,9 +183,9 @@ func showRefusedRead(w *world, by namedCache) string {
 }
 
 // afterOutage returns the events of an outage, after which the watch cannot resume.
-func (w *world) afterOutage(by namedCache, meanwhile func()) string {
+func (w *world) afterOutage(impl namedCache, meanwhile func()) string {
 	w.pod("a", "x")
-	return w.with(by, cache.Options{}, func(c cache.Cache) string {
+	return w.with(impl, cache.Options{}, func(c cache.Cache) string {
 		events := w.events(w.informerOf(c))
 		<-time.After(time.Minute)
 		if first := events.kindsOf(); first != "add" {
@@ -202,15 +202,15 @@ func (w *world) afterOutage(by namedCache, meanwhile func()) string {
 	})
 }
 
-func showRecreated(w *world, by namedCache) string {
-	return w.afterOutage(by, func() {
+func showRecreated(w *world, impl namedCache) string {
+	return w.afterOutage(impl, func() {
 		w.delete("a", "x")
 		w.pod("a", "x")
 	})
 }
 
-func showRelist(w *world, by namedCache) string {
-	return w.afterOutage(by, func() {
+func showRelist(w *world, impl namedCache) string {
+	return w.afterOutage(impl, func() {
 		if _, err := w.nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
 			w.Fatal(err)
 		}
@@ -220,8 +220,8 @@ func showRelist(w *world, by namedCache) string {
 }
 
 // readsOfOneBad reads the pods a/x and a/y, and returns the results. The cache can hold a/x, and not a/y.
-func (w *world) readsOfOneBad(by namedCache, opts cache.Options) string {
-	return w.with(by, opts, func(c cache.Cache) string {
+func (w *world) readsOfOneBad(impl namedCache, opts cache.Options) string {
+	return w.with(impl, opts, func(c cache.Cache) string {
 		ctx, cancel := w.soon()
 		defer cancel()
 		var list corev1.PodList
@@ -233,17 +233,17 @@ func (w *world) readsOfOneBad(by namedCache, opts cache.Options) string {
 	})
 }
 
-func showUndecodable(w *world, by namedCache) string {
+func showUndecodable(w *world, impl namedCache) string {
 	w.pod("a", "x")
 	w.pod("a", "y")
 	w.server.Inject(informertest.Fault{Corrupt: []informer.Key{{Namespace: "a", Name: "y"}}})
-	return w.readsOfOneBad(by, cache.Options{})
+	return w.readsOfOneBad(impl, cache.Options{})
 }
 
-func showFailingTransform(w *world, by namedCache) string {
+func showFailingTransform(w *world, impl namedCache) string {
 	w.pod("a", "x")
 	w.pod("a", "y")
-	return w.readsOfOneBad(by, cache.Options{DefaultTransform: func(obj any) (any, error) {
+	return w.readsOfOneBad(impl, cache.Options{DefaultTransform: func(obj any) (any, error) {
 		if obj.(client.Object).GetName() == "y" {
 			return nil, errors.New("refused")
 		}
@@ -251,9 +251,9 @@ func showFailingTransform(w *world, by namedCache) string {
 	}})
 }
 
-func showRemovedResource(w *world, by namedCache) string {
+func showRemovedResource(w *world, impl namedCache) string {
 	w.pod("a", "x")
-	return w.with(by, cache.Options{}, func(c cache.Cache) string {
+	return w.with(impl, cache.Options{}, func(c cache.Cache) string {
 		events := w.events(w.informerOf(c))
 		<-events.events
 		w.pods.Unregister()
@@ -262,13 +262,13 @@ func showRemovedResource(w *world, by namedCache) string {
 	})
 }
 
-func showRenamingTransform(w *world, by namedCache) string {
+func showRenamingTransform(w *world, impl namedCache) string {
 	w.pod("a", "x")
 	opts := cache.Options{DefaultTransform: func(obj any) (any, error) {
 		obj.(client.Object).SetName("new")
 		return obj, nil
 	}}
-	return w.with(by, opts, func(c cache.Cache) string {
+	return w.with(impl, opts, func(c cache.Cache) string {
 		get := func(name string) string {
 			return outcome(c.Get(w.Context(), client.ObjectKey{Namespace: "a", Name: name}, &corev1.Pod{}))
 		}
@@ -277,9 +277,9 @@ func showRenamingTransform(w *world, by namedCache) string {
 }
 
 // showLateUpdate shows an update after the first resync period of the informer, for a handler without resync.
-func showLateUpdate(w *world, by namedCache) string {
+func showLateUpdate(w *world, impl namedCache) string {
 	w.pod("a", "x")
-	return w.with(by, cache.Options{DefaultTransform: dropIdentity}, func(c cache.Cache) string {
+	return w.with(impl, cache.Options{DefaultTransform: dropIdentity}, func(c cache.Cache) string {
 		r := recorder{make(chan string, 100)}
 		if _, err := w.informerOf(c).AddEventHandlerWithResyncPeriod(r.handler(), 0); err != nil {
 			w.Fatal(err)
@@ -292,10 +292,10 @@ func showLateUpdate(w *world, by namedCache) string {
 	})
 }
 
-func showTimeout(w *world, by namedCache) string {
+func showTimeout(w *world, impl namedCache) string {
 	config := w.config()
 	config.Timeout = time.Minute
-	c, err := by.new(config, cache.Options{Mapper: mapper()})
+	c, err := impl.new(config, cache.Options{Mapper: mapper()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func showTimeout(w *world, by namedCache) string {
 }
 
 // showRedirect shows a redirect to another host, which answers as the server does.
-func showRedirect(w *world, by namedCache) string {
+func showRedirect(w *world, impl namedCache) string {
 	next := w.transportOf()
 	elsewhere := transportFunc(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Host == "elsewhere" {
@@ -329,23 +329,23 @@ func showRedirect(w *world, by namedCache) string {
 			Request:    r,
 		}, nil
 	})
-	return w.with(by, cache.Options{HTTPClient: &http.Client{Transport: elsewhere}}, func(c cache.Cache) string {
+	return w.with(impl, cache.Options{HTTPClient: &http.Client{Transport: elsewhere}}, func(c cache.Cache) string {
 		ctx, cancel := w.soon()
 		defer cancel()
 		return outcome(c.List(ctx, &corev1.PodList{}))
 	})
 }
 
-func showBookmarks(w *world, by namedCache) string {
+func showBookmarks(w *world, impl namedCache) string {
 	no := false
-	_, err := by.new(w.config(), cache.Options{Mapper: mapper(), DefaultEnableWatchBookmarks: &no})
+	_, err := impl.new(w.config(), cache.Options{Mapper: mapper(), DefaultEnableWatchBookmarks: &no})
 	return fmt.Sprint(err)
 }
 
 // showNamespaces shows the type of the informer of several namespaces.
-func showNamespaces(w *world, by namedCache) string {
+func showNamespaces(w *world, impl namedCache) string {
 	opts := cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}}
-	return w.with(by, opts, func(c cache.Cache) string {
+	return w.with(impl, opts, func(c cache.Cache) string {
 		if _, ok := w.informerOf(c).(toolscache.SharedIndexInformer); ok {
 			return "a SharedIndexInformer"
 		}
@@ -353,8 +353,8 @@ func showNamespaces(w *world, by namedCache) string {
 	})
 }
 
-func showWrite(w *world, by namedCache) string {
-	return w.with(by, cache.Options{}, func(c cache.Cache) string {
+func showWrite(w *world, impl namedCache) string {
+	return w.with(impl, cache.Options{}, func(c cache.Cache) string {
 		store := indexerOf(w.informerOf(c))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "added"}}
 		errs := []string{}
@@ -365,19 +365,19 @@ func showWrite(w *world, by namedCache) string {
 	})
 }
 
-func showFieldIndex(w *world, by namedCache) string {
-	c := by.create(w, cache.Options{})
+func showFieldIndex(w *world, impl namedCache) string {
+	c := impl.create(w, cache.Options{})
 	if err := c.IndexField(w.Context(), &corev1.Pod{}, "node", func(client.Object) []string { return nil }); err != nil {
 		w.Fatal(err)
 	}
 	return fmt.Sprint(slices.Sorted(maps.Keys(indexerOf(w.informerOf(c)).GetIndexers())))
 }
 
-func showWatchError(w *world, by namedCache) string {
+func showWatchError(w *world, impl namedCache) string {
 	w.pod("a", "x")
 	reflectors := make(chan *toolscache.Reflector, 100)
 	opts := cache.Options{DefaultWatchErrorHandler: func(_ context.Context, r *toolscache.Reflector, _ error) { reflectors <- r }}
-	return w.with(by, opts, func(c cache.Cache) string {
+	return w.with(impl, opts, func(c cache.Cache) string {
 		w.informerOf(c)
 		<-time.After(time.Minute)
 		w.server.Inject(informertest.Fault{Error: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no rights"))})

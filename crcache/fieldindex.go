@@ -29,7 +29,7 @@ func (c *objectCache) IndexField(ctx context.Context, obj client.Object, field s
 	if k, ok := i.(*kind); ok {
 		return k.indexField(field, extract)
 	}
-	return c.users.IndexField(ctx, obj, field, extract)
+	return c.custom.IndexField(ctx, obj, field, extract)
 }
 
 // fieldIndex finds the objects of a kind by the values of a field.

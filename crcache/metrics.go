@@ -19,7 +19,7 @@ import (
 // the informer that is furthest behind. A counter keeps the requests of informers that have stopped.
 type metric struct {
 	name, help string
-	of         subject
+	subject    subject
 	valueType  prometheus.ValueType
 	value      func(sample) int
 }
@@ -55,17 +55,17 @@ type series struct {
 }
 
 // labels returns the names of the labels of a subject.
-func (of subject) labels() []string {
-	if of == ofReflector {
+func (s subject) labels() []string {
+	if s == ofReflector {
 		return []string{"name"}
 	}
 	return []string{"name", "group", "version", "resource"}
 }
 
 // values returns the values of the labels of a subject.
-func (s series) values(of subject) []string {
+func (s series) values(subject subject) []string {
 	r := s.resource
-	if of == ofReflector {
+	if subject == ofReflector {
 		return []string{s.name + " " + r.Resource + "." + r.Version + "." + r.Group}
 	}
 	return []string{s.name, r.Group, r.Version, r.Resource}
@@ -177,7 +177,7 @@ type collector struct {
 }
 
 func newCollector(m metric, o *observed) *collector {
-	return &collector{m, prometheus.NewDesc(m.name, m.help, m.of.labels(), nil), o}
+	return &collector{m, prometheus.NewDesc(m.name, m.help, m.subject.labels(), nil), o}
 }
 
 // Describe implements [prometheus.Collector].
@@ -187,7 +187,7 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	for s, v := range c.observed.samples() {
 		if v.running || c.valueType == prometheus.CounterValue {
-			to <- prometheus.MustNewConstMetric(c.desc, c.valueType, float64(c.value(v)), s.values(c.of)...)
+			to <- prometheus.MustNewConstMetric(c.desc, c.valueType, float64(c.value(v)), s.values(c.subject)...)
 		}
 	}
 }

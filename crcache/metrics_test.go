@@ -112,14 +112,14 @@ func TestMetricsOfTheSameName(t *testing.T) {
 func TestRegistryOfMetrics(t *testing.T) {
 	w := newWorld(t, false)
 	w.pod("a", "x")
-	one := prometheus.NewRegistry()
-	for i, options := range []crcache.Options{{MetricsRegistry: one}, {MetricsRegistry: one}, {MetricsRegistry: one, NoMetrics: true}} {
+	registry := prometheus.NewRegistry()
+	for i, options := range []crcache.Options{{MetricsRegistry: registry}, {MetricsRegistry: registry}, {MetricsRegistry: registry, NoMetrics: true}} {
 		w.informerOf(w.started(cache.Options{}, options))
-		if got, want := metricsOf(t, one, "typed")["reflector_lists_total"], float64(min(i+1, 2)); got != want {
+		if got, want := metricsOf(t, registry, "typed")["reflector_lists_total"], float64(min(i+1, 2)); got != want {
 			t.Errorf("%v lists after %d caches, want %v", got, i+1, want)
 		}
 	}
-	if left := crcache.Observe(one); left != nil {
+	if left := crcache.Observe(registry); left != nil {
 		t.Error(left)
 	}
 }

@@ -89,7 +89,7 @@ type storage struct {
 	clientcache.Options
 
 	onDemand bool // the informer has metadata only; the fields above say how
-	users    bool // cache.Options.NewInformer makes the informer: the options do not apply
+	custom   bool // cache.Options.NewInformer makes the informer: the options do not apply
 }
 
 // storages has the storage of each kind.
@@ -105,14 +105,14 @@ func (s *storages) of(gvk schema.GroupVersionKind) storage {
 	return s.others
 }
 
-// some reports whether is returns true for the storage of a kind.
-func (s *storages) some(is func(storage) bool) bool {
-	return is(s.others) || slices.ContainsFunc(slices.Collect(maps.Values(s.byKind)), is)
+// some reports whether match returns true for the storage of a kind.
+func (s *storages) some(match func(storage) bool) bool {
+	return match(s.others) || slices.ContainsFunc(slices.Collect(maps.Values(s.byKind)), match)
 }
 
 // storages returns the storage of each kind, or an error that names the field that is wrong. newInformer says whether
 // cache.Options.NewInformer is set.
-func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
+func (o *Options) storages(kind kindOf, newInformer bool) (*storages, error) {
 	s := &storages{
 		others: storage{
 			Options: clientcache.Options{
@@ -121,7 +121,7 @@ func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 				DropManagedFields: o.DropManagedFields,
 				AuditEvery:        o.AuditEvery,
 			},
-			users: newInformer && !o.IgnoreNewInformer,
+			custom: newInformer && !o.IgnoreNewInformer,
 		},
 		byKind: map[schema.GroupVersionKind]storage{},
 	}
@@ -134,26 +134,26 @@ func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 	if err := s.others.checkEffect("crcache.Options."); err != nil {
 		return nil, err
 	}
-	for obj, by := range o.ByObject {
-		gvk, err := of(obj)
+	for obj, options := range o.ByObject {
+		gvk, err := kind(obj)
 		if err != nil {
 			return nil, fmt.Errorf("crcache.Options.ByObject[%T]: %w", obj, err)
 		}
 		field := fmt.Sprintf("crcache.Options.ByObject[%T].", obj)
 		special, own := s.others, storage{}
-		by.override(&special.Options)
-		by.override(&own.Options)
-		if by.IgnoreNewInformer != nil {
-			special.users = newInformer && !*by.IgnoreNewInformer
+		options.override(&special.Options)
+		options.override(&own.Options)
+		if options.IgnoreNewInformer != nil {
+			special.custom = newInformer && !*options.IgnoreNewInformer
 		}
-		own.users, own.onDemand = special.users, by.OnDemand
+		own.custom, own.onDemand = special.custom, options.OnDemand
 		if err := own.checkEffect(field); err != nil {
 			return nil, err
 		}
-		if by.OnDemand && by.Compact != nil && *by.Compact {
+		if options.OnDemand && options.Compact != nil && *options.Compact {
 			return nil, fmt.Errorf("%sOnDemand and Compact exclude each other: the cache has only metadata", field)
 		}
-		if special.onDemand = by.OnDemand; by.OnDemand {
+		if special.onDemand = options.OnDemand; options.OnDemand {
 			special.Compact = false
 		}
 		if special.Compact && special.Share {
@@ -167,17 +167,17 @@ func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 	return s, nil
 }
 
-// override sets the fields of o that by has.
-func (by *ByObject) override(o *clientcache.Options) {
-	set(&o.Compact, by.Compact)
-	set(&o.Share, by.Share)
-	set(&o.DropManagedFields, by.DropManagedFields)
-	set(&o.AuditEvery, by.AuditEvery)
+// override sets the fields of o that b has.
+func (b *ByObject) override(o *clientcache.Options) {
+	set(&o.Compact, b.Compact)
+	set(&o.Share, b.Share)
+	set(&o.DropManagedFields, b.DropManagedFields)
+	set(&o.AuditEvery, b.AuditEvery)
 }
 
 // checkEffect returns an error if a field is set for an informer of the user, which it cannot change.
 func (s storage) checkEffect(fields string) error {
-	if !s.users {
+	if !s.custom {
 		return nil
 	}
 	for _, f := range []struct {
@@ -222,12 +222,12 @@ func checkSupported(opts *cache.Options) error {
 	if err := checkNamespaces(opts.DefaultNamespaces, "cache.Options.DefaultNamespaces"); err != nil {
 		return err
 	}
-	for obj, by := range opts.ByObject {
+	for obj, options := range opts.ByObject {
 		field := fmt.Sprintf("cache.Options.ByObject[%T].", obj)
-		if err := checkBookmarks(by.EnableWatchBookmarks, field); err != nil {
+		if err := checkBookmarks(options.EnableWatchBookmarks, field); err != nil {
 			return err
 		}
-		if err := checkNamespaces(by.Namespaces, field+"Namespaces"); err != nil {
+		if err := checkNamespaces(options.Namespaces, field+"Namespaces"); err != nil {
 			return err
 		}
 	}

@@ -151,8 +151,8 @@ func TestByObjectKeepsOtherDefaults(t *testing.T) {
 // Reads return copies, unless the configuration or the call disables that.
 func TestUnsafeDisableDeepCopy(t *testing.T) {
 	yes, no := ptr(true), ptr(false)
-	byObject := func(by cache.ByObject) cache.Options {
-		return cache.Options{DefaultUnsafeDisableDeepCopy: yes, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: by}}
+	byObject := func(settings cache.ByObject) cache.Options {
+		return cache.Options{DefaultUnsafeDisableDeepCopy: yes, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: settings}}
 	}
 	for _, test := range []struct {
 		name   string

@@ -96,7 +96,7 @@ type delayed struct {
 type chunk struct {
 	content []byte
 	err     error
-	at      time.Time
+	time    time.Time
 }
 
 func delay(body io.ReadCloser) io.ReadCloser {
@@ -124,7 +124,7 @@ func (d delayed) Read(p []byte) (int, error) {
 		if !ok {
 			return 0, io.ErrClosedPipe
 		}
-		time.Sleep(time.Until(c.at.Add(watchDelay)))
+		time.Sleep(time.Until(c.time.Add(watchDelay)))
 		if len(c.content) == 0 {
 			return 0, c.err
 		}

@@ -50,7 +50,7 @@ func newPlans(opts *cache.Options) (*plans, error) {
 		p.others.namespaces[namespace] = withDefaults(config, defaults)
 	}
 	p.others.excludeNamed()
-	for obj, by := range opts.ByObject {
+	for obj, options := range opts.ByObject {
 		gvk, err := apiutil.GVKForObject(obj, opts.Scheme)
 		if err != nil {
 			return nil, fmt.Errorf("cache.Options.ByObject[%T]: %w", obj, err)
@@ -59,18 +59,18 @@ func newPlans(opts *cache.Options) (*plans, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cache.Options.ByObject[%T]: %w", obj, err)
 		}
-		if !namespaced && by.Namespaces != nil {
+		if !namespaced && options.Namespaces != nil {
 			return nil, fmt.Errorf("cache.Options.ByObject[%T].Namespaces is set, but the type is not namespaced", obj)
 		}
 		own := cache.Config{
-			LabelSelector:         by.Label,
-			FieldSelector:         by.Field,
-			Transform:             by.Transform,
-			UnsafeDisableDeepCopy: by.UnsafeDisableDeepCopy,
-			SyncPeriod:            by.SyncPeriod,
+			LabelSelector:         options.Label,
+			FieldSelector:         options.Field,
+			Transform:             options.Transform,
+			UnsafeDisableDeepCopy: options.UnsafeDisableDeepCopy,
+			SyncPeriod:            options.SyncPeriod,
 		}
 		special := plan{whole: withDefaults(own, defaults), namespaces: map[string]cache.Config{}}
-		namespaces := by.Namespaces
+		namespaces := options.Namespaces
 		if namespaced && namespaces == nil {
 			namespaces = opts.DefaultNamespaces
 		}

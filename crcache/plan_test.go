@@ -128,8 +128,8 @@ func onlyPod(w *world, c cache.Cache) int {
 // agree on each combination.
 func TestEachSettingPrevailsOnItsOwn(t *testing.T) {
 	for name, setting := range levelSettings {
-		for _, by := range caches[:2] {
-			t.Run(name+"/"+by.name, func(t *testing.T) {
+		for _, impl := range caches[:2] {
+			t.Run(name+"/"+impl.name, func(t *testing.T) {
 				for has := range 1 << nowhere {
 					for _, own := range []bool{true, false} { // whether ByObject has namespaces
 						if !own && has&(1<<inByObjectNamespace) != 0 {
@@ -147,7 +147,7 @@ func TestEachSettingPrevailsOnItsOwn(t *testing.T) {
 							}
 						}
 						synctest.Test(t, func(t *testing.T) {
-							if got := setting.effective(t, by, has, own, want); got != want {
+							if got := setting.effective(t, impl, has, own, want); got != want {
 								t.Errorf("set in %04b, ByObject has namespaces: %v: place %d prevails, want %d", has, own, got, want)
 							}
 						})
@@ -159,16 +159,16 @@ func TestEachSettingPrevailsOnItsOwn(t *testing.T) {
 }
 
 // effective returns the place of the setting that has an effect on the pods of namespace a, if it is set in the places has.
-func (s levelSetting) effective(t *testing.T, by namedCache, has int, own bool, want int) int {
+func (s levelSetting) effective(t *testing.T, impl namedCache, has int, own bool, want int) int {
 	configs := make([]cache.Config, nowhere)
 	for level := range configs {
 		if has&(1<<level) != 0 {
 			s.set(&configs[level], level, want)
 		}
 	}
-	of, defaults := configs[inByObject], configs[inDefaults]
-	byObject := cache.ByObject{Label: of.LabelSelector, Field: of.FieldSelector, Transform: of.Transform,
-		UnsafeDisableDeepCopy: of.UnsafeDisableDeepCopy, SyncPeriod: of.SyncPeriod}
+	object, defaults := configs[inByObject], configs[inDefaults]
+	byObject := cache.ByObject{Label: object.LabelSelector, Field: object.FieldSelector, Transform: object.Transform,
+		UnsafeDisableDeepCopy: object.UnsafeDisableDeepCopy, SyncPeriod: object.SyncPeriod}
 	if own {
 		byObject.Namespaces = map[string]cache.Config{"a": configs[inByObjectNamespace]}
 	}
@@ -176,7 +176,7 @@ func (s levelSetting) effective(t *testing.T, by namedCache, has int, own bool, 
 	for n := range 5 {
 		w.pod("a", fmt.Sprintf("pod-%d", n))
 	}
-	c := by.create(w, cache.Options{
+	c := impl.create(w, cache.Options{
 		DefaultLabelSelector:         defaults.LabelSelector,
 		DefaultFieldSelector:         defaults.FieldSelector,
 		DefaultTransform:             defaults.Transform,
@@ -201,13 +201,13 @@ func TestAllNamespacesBesideANamedOneHaveEachObjectOnce(t *testing.T) {
 		"with a selector": {DefaultNamespaces: map[string]cache.Config{
 			cache.AllNamespaces: {FieldSelector: fields.OneTermNotEqualSelector("metadata.name", "z")}, "a": {}}},
 	} {
-		for _, by := range caches {
-			t.Run(name+"/"+by.name, func(t *testing.T) {
+		for _, impl := range caches {
+			t.Run(name+"/"+impl.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, true)
 					w.pod("a", "x")
 					w.pod("b", "x")
-					c := by.create(w, opts)
+					c := impl.create(w, opts)
 					stop := w.start(c)
 					var mu sync.Mutex // protects added: each namespace has a goroutine
 					added := map[string]int{}

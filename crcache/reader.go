@@ -27,8 +27,8 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 		return err
 	}
 	if k == nil {
-		if users := c.usersOf(id.gvk); users != nil {
-			return users.Get(ctx, key, out, opts...)
+		if custom := c.customOf(id.gvk); custom != nil {
+			return custom.Get(ctx, key, out, opts...)
 		}
 		if k, err = c.reading(id); err != nil {
 			return err
@@ -108,8 +108,8 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 	if err != nil {
 		return err
 	}
-	if users := c.usersOf(id.gvk); users != nil {
-		return users.List(ctx, out, opts...)
+	if custom := c.customOf(id.gvk); custom != nil {
+		return custom.List(ctx, out, opts...)
 	}
 	k, err := c.reading(id)
 	if err != nil {

@@ -47,11 +47,11 @@ func TestKindWithoutAListIsRefused(t *testing.T) {
 		known.Add(gvk, meta.RESTScopeNamespace)
 	}
 	texts := map[string]string{} // of the first cache, controller-runtime's
-	for _, by := range caches {
-		t.Run(by.name, func(t *testing.T) {
+	for _, impl := range caches {
+		t.Run(impl.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, true)
-				c := by.create(w, cache.Options{Mapper: known})
+				c := impl.create(w, cache.Options{Mapper: known})
 				check := func(when string) {
 					ctx, cancel := contextWithTimeout(t)
 					defer cancel()
@@ -66,13 +66,13 @@ func TestKindWithoutAListIsRefused(t *testing.T) {
 							"IndexField":          c.IndexField(ctx, obj, "f", func(client.Object) []string { return nil }),
 							"Get of a typed read": nil, "NewIndex": nil, "WaitForObject": nil,
 						}
-						if by.name != controllerRuntime {
+						if impl.name != controllerRuntime {
 							_, errs["Get of a typed read"] = crcache.Get[*corev1.Binding](ctx, c, key)
 							_, errs["NewIndex"] = crcache.NewIndex(ctx, c, func(*corev1.Binding) []string { return nil })
 							errs["WaitForObject"] = crcache.WaitForObject(ctx, c, obj)
 						}
 						for call, err := range errs {
-							if err == nil && by.name == controllerRuntime {
+							if err == nil && impl.name == controllerRuntime {
 								continue
 							}
 							if !runtime.IsNotRegisteredError(err) {
@@ -120,12 +120,12 @@ func TestResourceWithoutListsIsRefused(t *testing.T) {
 	for gvk, scope := range createOnly {
 		known.Add(gvk, scope)
 	}
-	for _, by := range caches {
-		t.Run(by.name, func(t *testing.T) {
+	for _, impl := range caches {
+		t.Run(impl.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, true)
 				informertest.RegisterReviews(w.server)
-				c := by.create(w, cache.Options{Mapper: known})
+				c := impl.create(w, cache.Options{Mapper: known})
 				stop := w.start(c)
 				for gvk := range createOnly {
 					key := client.ObjectKey{Namespace: "a", Name: "x"}
@@ -149,7 +149,7 @@ func TestResourceWithoutListsIsRefused(t *testing.T) {
 						took := time.Since(began)
 						cancel()
 						switch {
-						case by.name == controllerRuntime:
+						case impl.name == controllerRuntime:
 							if !apierrors.IsTimeout(err) || took < time.Minute {
 								t.Errorf("%s: %v after %v", gvk.Kind, err, took)
 							}
@@ -226,17 +226,17 @@ func TestReadOfWhatTheServerRefuses(t *testing.T) {
 	pods := corev1.Resource("pods")
 	for name, test := range map[string]struct {
 		fails   error // the answer to lists and watches; nil if the resource is absent
-		is      func(error) bool
+		class   func(error) bool
 		late    bool // the read takes ReadTimeout
 		atOnce  bool // the read does not even wait for a retry
 		options crcache.Options
 	}{
-		"401":           {fails: apierrors.NewUnauthorized("who?"), is: apierrors.IsUnauthorized},
-		"403":           {fails: apierrors.NewForbidden(pods, "", errors.New("no rights")), is: apierrors.IsForbidden},
-		"403 on demand": {fails: apierrors.NewForbidden(pods, "", errors.New("no rights")), is: apierrors.IsForbidden, options: podsOnDemand},
-		"405":           {fails: apierrors.NewMethodNotSupported(pods, "list"), is: apierrors.IsMethodNotSupported, atOnce: true},
-		"absent":        {is: func(err error) bool { return meta.IsNoMatchError(err) && errors.Is(err, informer.ErrAbsent) }},
-		"500":           {fails: apierrors.NewInternalError(errors.New("broken")), is: apierrors.IsTimeout, late: true},
+		"401":           {fails: apierrors.NewUnauthorized("who?"), class: apierrors.IsUnauthorized},
+		"403":           {fails: apierrors.NewForbidden(pods, "", errors.New("no rights")), class: apierrors.IsForbidden},
+		"403 on demand": {fails: apierrors.NewForbidden(pods, "", errors.New("no rights")), class: apierrors.IsForbidden, options: podsOnDemand},
+		"405":           {fails: apierrors.NewMethodNotSupported(pods, "list"), class: apierrors.IsMethodNotSupported, atOnce: true},
+		"absent":        {class: func(err error) bool { return meta.IsNoMatchError(err) && errors.Is(err, informer.ErrAbsent) }},
+		"500":           {fails: apierrors.NewInternalError(errors.New("broken")), class: apierrors.IsTimeout, late: true},
 	} {
 		for call, read := range readers {
 			t.Run(name+"/"+call, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestReadOfWhatTheServerRefuses(t *testing.T) {
 						began := time.Now()
 						err := read(reading, c, test.fails == nil)
 						switch took := time.Since(began); {
-						case err == nil || !test.is(err) || apierrors.IsNotFound(err):
+						case err == nil || !test.class(err) || apierrors.IsNotFound(err):
 							t.Errorf("first=%v: %v", first, err)
 						case !test.late && !test.atOnce && first && (took == 0 || took > 2*time.Second):
 							t.Errorf("the first read took %v", took)
@@ -298,13 +298,13 @@ func TestReadOfWhatTheServerRefuses(t *testing.T) {
 // A read of a namespace does not wait for another configured namespace, which the server refuses.
 // Guarantees: P6
 func TestReadBesideAForbiddenNamespace(t *testing.T) {
-	for _, by := range caches {
-		t.Run(by.name, func(t *testing.T) {
+	for _, impl := range caches {
+		t.Run(impl.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, true)
 				w.pod("a", "x")
 				w.server.Inject(informertest.Fault{Namespace: "b", Error: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no rights"))})
-				c := by.create(w, cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}})
+				c := impl.create(w, cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}})
 				stop := w.start(c)
 				w.wantNames(c, []string{"a/x"}, client.InNamespace("a"))
 				if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "x"}, &corev1.Pod{}); err != nil {
@@ -317,7 +317,7 @@ func TestReadBesideAForbiddenNamespace(t *testing.T) {
 					"List of b":   c.List(ctx, &corev1.PodList{}, client.InNamespace("b")),
 					"List of all": c.List(ctx, &corev1.PodList{}),
 				} {
-					if theirs := by.name == controllerRuntime; theirs && !apierrors.IsTimeout(err) || !theirs && !apierrors.IsForbidden(err) {
+					if theirs := impl.name == controllerRuntime; theirs && !apierrors.IsTimeout(err) || !theirs && !apierrors.IsForbidden(err) {
 						t.Errorf("%s: %v", call, err)
 					}
 				}

@@ -30,8 +30,8 @@ type cast struct {
 }
 
 // useCast creates a cache, casts its informer of pods in a form, and returns the transcript of what do does with it.
-func useCast(w *world, by namedCache, opts cache.Options, form client.Object, do func(*cast)) []string {
-	c := &cast{world: w, cache: by.create(w, opts), events: recorder{make(chan string, 100)}}
+func useCast(w *world, impl namedCache, opts cache.Options, form client.Object, do func(*cast)) []string {
+	c := &cast{world: w, cache: impl.create(w, opts), events: recorder{make(chan string, 100)}}
 	i, err := c.cache.GetInformer(w.Context(), form.DeepCopyObject().(client.Object))
 	if err != nil {
 		w.Fatal(err)
@@ -107,8 +107,8 @@ func (c *cast) seeReads() {
 		c.see("GetByKey", seen(obj), exists, err)
 	}
 	like := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "x", Labels: map[string]string{"name": "x"}}}
-	for _, of := range []any{like, toolscache.DeletedFinalStateUnknown{Key: "a/y"}, toolscache.ExplicitKey("a/y"), 7} {
-		obj, exists, err := c.GetStore().Get(of)
+	for _, arg := range []any{like, toolscache.DeletedFinalStateUnknown{Key: "a/y"}, toolscache.ExplicitKey("a/y"), 7} {
+		obj, exists, err := c.GetStore().Get(arg)
 		c.see("Get", seen(obj), exists, err)
 	}
 	for _, index := range []string{"namespace", "label", "late", "none"} {
@@ -216,16 +216,16 @@ var forms = []client.Object{
 func TestInformersAreSharedIndexInformers(t *testing.T) {
 	for _, form := range forms {
 		var want []string
-		check := func(by namedCache, name string, opts cache.Options) {
+		check := func(impl namedCache, name string, opts cache.Options) {
 			t.Run(fmt.Sprintf("%T/%s", form, name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, true)
 					w.pod("a", "x")
 					w.pod("a", "y")
 					w.pod("b", "x")
-					got := useCast(w, by, opts, form, live)
+					got := useCast(w, impl, opts, form, live)
 					w.server.Close()
-					if by.name == controllerRuntime {
+					if impl.name == controllerRuntime {
 						want = got
 					}
 					if len(want) == 0 || !slices.Equal(got, want) {
@@ -234,8 +234,8 @@ func TestInformersAreSharedIndexInformers(t *testing.T) {
 				})
 			})
 		}
-		for _, by := range caches {
-			check(by, by.name, cache.Options{})
+		for _, impl := range caches {
+			check(impl, impl.name, cache.Options{})
 		}
 		check(caches[1], "SeveralNamespaces", cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}})
 	}
@@ -257,12 +257,12 @@ func TestResyncPeriods(t *testing.T) {
 		{"OfTheInformer", time.Minute, -1, -1, "early: often, late: often"},
 		{"InformerWithoutResync", 0, time.Minute, time.Minute, "early: never, late: never"},
 	} {
-		for _, by := range caches {
-			t.Run(test.name+"/"+by.name, func(t *testing.T) {
+		for _, impl := range caches {
+			t.Run(test.name+"/"+impl.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, true)
 					w.pod("a", "x")
-					useCast(w, by, cache.Options{SyncPeriod: &test.sync}, &corev1.Pod{}, func(c *cast) {
+					useCast(w, impl, cache.Options{SyncPeriod: &test.sync}, &corev1.Pod{}, func(c *cast) {
 						early := c.resynced(test.early)
 						stop := c.start(c.cache)
 						late := c.resynced(test.late)
@@ -341,11 +341,11 @@ func TestPartsOfAnInformer(t *testing.T) {
 
 // An informer that the program runs itself before the start of the cache runs once.
 func TestRunOfACastInformer(t *testing.T) {
-	for _, by := range caches[:2] {
+	for _, impl := range caches[:2] {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, true)
 			w.pod("a", "x")
-			useCast(w, by, cache.Options{}, &corev1.Pod{}, func(c *cast) {
+			useCast(w, impl, cache.Options{}, &corev1.Pod{}, func(c *cast) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() {

@@ -86,12 +86,12 @@ func (w *world) events(i cache.Informer) recorder {
 // A transform may drop the uid and the resource version. Readers and handlers then receive objects without them, in each cache.
 // Guarantees: P2
 func TestTransformThatDropsTheIdentity(t *testing.T) {
-	for _, by := range caches {
-		t.Run(by.name, func(t *testing.T) {
+	for _, impl := range caches {
+		t.Run(impl.name, func(t *testing.T) {
 			w := newWorld(t, false)
 			w.pod("a", "x")
 			w.pod("a", "y")
-			c := by.create(w, cache.Options{DefaultTransform: dropIdentity})
+			c := impl.create(w, cache.Options{DefaultTransform: dropIdentity})
 			if err := c.IndexField(t.Context(), &corev1.Pod{}, "node", func(obj client.Object) []string {
 				return []string{obj.(*corev1.Pod).Spec.NodeName, "uid " + string(obj.GetUID())}
 			}); err != nil {
@@ -173,7 +173,7 @@ type slim struct{ metav1.ObjectMeta }
 // Guarantees: P2
 func TestTransformToAnotherType(t *testing.T) {
 	// controller-runtime may call a transform with what it returned before.
-	of := func(to func(metav1.ObjectMeta) any) toolscache.TransformFunc {
+	returning := func(to func(metav1.ObjectMeta) any) toolscache.TransformFunc {
 		return func(obj any) (any, error) {
 			if pod, ok := obj.(*corev1.Pod); ok {
 				return to(pod.ObjectMeta), nil
@@ -185,14 +185,14 @@ func TestTransformToAnotherType(t *testing.T) {
 		name      string
 		transform toolscache.TransformFunc
 	}{
-		{"*v1.PartialObjectMetadata", of(func(m metav1.ObjectMeta) any { return &metav1.PartialObjectMetadata{ObjectMeta: m} })},
-		{"*crcache_test.slim", of(func(m metav1.ObjectMeta) any { return &slim{m} })},
+		{"*v1.PartialObjectMetadata", returning(func(m metav1.ObjectMeta) any { return &metav1.PartialObjectMetadata{ObjectMeta: m} })},
+		{"*crcache_test.slim", returning(func(m metav1.ObjectMeta) any { return &slim{m} })},
 	} {
-		for _, by := range caches {
-			t.Run(test.name+"/"+by.name, func(t *testing.T) {
+		for _, impl := range caches {
+			t.Run(test.name+"/"+impl.name, func(t *testing.T) {
 				w := newWorld(t, false)
 				created := w.pod("a", "x")
-				c := by.create(w, cache.Options{DefaultTransform: test.transform})
+				c := impl.create(w, cache.Options{DefaultTransform: test.transform})
 				w.start(c)
 				i := w.informerOf(c)
 				if err := i.AddIndexers(toolscache.Indexers{"type": func(obj any) ([]string, error) { return []string{fmt.Sprintf("%T", obj)}, nil }}); err != nil {

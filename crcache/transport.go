@@ -63,8 +63,8 @@ func (c *counted) RoundTrip(req *http.Request) (*http.Response, error) {
 		code = strconv.Itoa(resp.StatusCode)
 	} else {
 		resp = nil
-		if of := (*url.Error)(nil); errors.As(err, &of) {
-			err = of.Err // the informer's client adds method and URL
+		if failure := (*url.Error)(nil); errors.As(err, &failure) {
+			err = failure.Err // the informer's client adds method and URL
 		}
 	}
 	ctx, where := req.Context(), *req.URL

@@ -52,8 +52,8 @@ func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { retu
 
 // The cache sends the cookies of the client's Jar and keeps those that the server sets, as controller-runtime does.
 func TestJar(t *testing.T) {
-	for _, by := range caches[:2] {
-		t.Run(by.name, func(t *testing.T) {
+	for _, impl := range caches[:2] {
+		t.Run(impl.name, func(t *testing.T) {
 			w := newWorld(t, false)
 			w.pod("a", "x")
 			jar, err := cookiejar.New(nil)
@@ -66,7 +66,7 @@ func TestJar(t *testing.T) {
 			}
 			jar.SetCookies(server, []*http.Cookie{{Name: "session", Value: "1"}})
 			next := w.transportOf()
-			c := by.create(w, cache.Options{HTTPClient: &http.Client{Jar: jar, Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
+			c := impl.create(w, cache.Options{HTTPClient: &http.Client{Jar: jar, Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
 				resp, err := next.RoundTrip(r)
 				if err == nil {
 					resp.Header.Add("Set-Cookie", "session=2; Path=/")
@@ -111,8 +111,8 @@ func redirecting(next http.RoundTripper) http.RoundTripper {
 
 // The client's CheckRedirect decides about redirects, as in controller-runtime. Without it, the cache follows those to the same server.
 func TestCheckRedirect(t *testing.T) {
-	for _, by := range caches[:2] {
-		t.Run(by.name, func(t *testing.T) {
+	for _, impl := range caches[:2] {
+		t.Run(impl.name, func(t *testing.T) {
 			for _, own := range []bool{true, false} {
 				w := newWorld(t, false)
 				w.pod("a", "x")
@@ -124,7 +124,7 @@ func TestCheckRedirect(t *testing.T) {
 						return nil
 					}
 				}
-				c := by.create(w, cache.Options{HTTPClient: httpClient})
+				c := impl.create(w, cache.Options{HTTPClient: httpClient})
 				w.start(c)
 				w.wantNames(c, []string{"a/x"})
 				if (checked.Load() > 0) != own {

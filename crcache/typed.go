@@ -25,8 +25,8 @@ import (
 // error is an [*informer.DecodeError]. If a transform has changed its type, the error names both types.
 func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectKey) (T, error) {
 	var none T
-	if users, _, out := usersFor[T](c); users != nil {
-		return getUsers(ctx, users, key, out)
+	if custom, _, out := customFor[T](c); custom != nil {
+		return getCustom(ctx, custom, key, out)
 	}
 	own, k, err := kindFor[T](c)
 	if err != nil {
@@ -54,8 +54,8 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 // objects. The slice is the caller's own. If objects may be missing because they could not be decoded, List returns the
 // others and an error, which wraps an [*informer.DecodeError].
 func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.ListOption) ([]T, error) {
-	if users, gvk, _ := usersFor[T](c); users != nil {
-		return listUsers[T](ctx, users, c.(*objectCache).opts.Scheme, gvk, opts)
+	if custom, gvk, _ := customFor[T](c); custom != nil {
+		return listCustom[T](ctx, custom, c.(*objectCache).opts.Scheme, gvk, opts)
 	}
 	own, k, err := kindFor[T](c)
 	if err != nil {
@@ -90,8 +90,8 @@ type Index[T client.Object, K comparable] struct {
 // that informer. NewIndex returns an error if cache.Options.NewInformer makes that informer; IndexField does not.
 func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache, keys func(T) []K) (*Index[T, K],
 	error) {
-	if users, gvk, _ := usersFor[T](c); users != nil {
-		return nil, errUsers("an Index", gvk)
+	if custom, gvk, _ := customFor[T](c); custom != nil {
+		return nil, errCustom("an Index", gvk)
 	}
 	own, prototype, err := ownCache[T](c)
 	if err != nil {
@@ -171,8 +171,8 @@ func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error 
 	if err != nil {
 		return err
 	}
-	if own.usersOf(id.gvk) != nil {
-		return errUsers("WaitForObject", id.gvk)
+	if own.customOf(id.gvk) != nil {
+		return errCustom("WaitForObject", id.gvk)
 	}
 	if k == nil {
 		if k, err = own.reading(id); err != nil {

@@ -122,7 +122,7 @@ func (r *rig) masks(store string, unmask func(schema.GroupResource) bool) {
 	if !slices.Equal(names.Objects, []debugpage.ObjectKey{{Namespace: "default", Name: "login"}}) {
 		r.Errorf("%s: the names are hidden, too: %v", store, names.Objects)
 	}
-	r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool { return unmask(of) }
+	r.config.Unmask = func(_ *http.Request, resource schema.GroupResource) bool { return unmask(resource) }
 	defer func() { r.config.Unmask = nil }()
 	if _, masked := shownObject(r, store, "login"); masked {
 		r.Errorf("%s: Unmask does not show the object", store)
@@ -228,7 +228,7 @@ func TestSecretsUnderAnotherResourceAreMasked(t *testing.T) {
 				}
 				// Who admits the resource has not thought of Secrets, and the other way round.
 				for _, only := range []string{test.resource.Resource, "secrets", "configmaps"} {
-					r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool { return of.Resource == only }
+					r.config.Unmask = func(_ *http.Request, resource schema.GroupResource) bool { return resource.Resource == only }
 					if fields, masked := shownObject(r, store, "login"); !masked {
 						r.Errorf("Unmask of %s alone shows %v", only, fields)
 					}
@@ -251,8 +251,8 @@ func TestUnmaskIsAskedOnce(t *testing.T) {
 		store := show[*corev1.Secret](r, core.WithResource("secrets"))
 		r.config.Objects = append(r.config.Objects, r.config.Objects...)
 		asked := map[schema.GroupResource]int{}
-		r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool {
-			asked[of]++
+		r.config.Unmask = func(_ *http.Request, resource schema.GroupResource) bool {
+			asked[resource]++
 			return true
 		}
 		for _, query := range [][]string{

@@ -456,7 +456,7 @@ func TestAudits(t *testing.T) {
 		hidden("?token=right")
 		r.config.Objects = nil
 		hidden("?token=right")
-		r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool { return of.Resource == "pods" }
+		r.config.Unmask = func(_ *http.Request, resource schema.GroupResource) bool { return resource.Resource == "pods" }
 		hidden("")
 		shown()
 		<-time.After(time.Hour)
@@ -468,16 +468,16 @@ func TestAudits(t *testing.T) {
 func TestAuditsOfSecretsUnderAnotherResource(t *testing.T) {
 	inRig(t, func(r *rig) {
 		resource := informer.Resource{GroupVersionResource: core.WithResource("credentials")}
-		of := informer.New(r.client, resource, informer.Config[*corev1.Secret]{Logger: quiet})
+		secrets := informer.New(r.client, resource, informer.Config[*corev1.Secret]{Logger: quiet})
 		found := status.AuditResult{Resource: resource.GroupVersionResource, Collection: resource.String(), Time: time.Now(), Objects: 2, Differ: 1, Differences: []status.AuditDifference{{Key: informer.Key{Namespace: "default", Name: secret}, Kind: status.DifferenceMissing}}}
 		s := informer.InformerStatus{Resource: resource, Audit: status.Audit{Different: 1, Differ: 1, Last: found, LastError: &informer.AuditError{Result: found}}}
 		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return s }}
 		if w := r.get("/status.json?token=right"); !strings.Contains(w.Body.String(), secret) {
 			r.Errorf("without the store, nothing says that these are Secrets: %s", w.Body)
 		}
-		r.config.Objects = []debugpage.Source{debugpage.Objects(of)}
+		r.config.Objects = []debugpage.Source{debugpage.Objects(secrets)}
 		lacks(r.T, r.get("/status.json?token=right"))
-		r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool { return of.Resource == "credentials" }
+		r.config.Unmask = func(_ *http.Request, resource schema.GroupResource) bool { return resource.Resource == "credentials" }
 		lacks(r.T, r.get("/status.json?token=right"))
 		r.config.Unmask = func(*http.Request, schema.GroupResource) bool { return true }
 		if w := r.get("/status.json?token=right"); !strings.Contains(w.Body.String(), secret) {

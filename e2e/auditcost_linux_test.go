@@ -119,12 +119,12 @@ func (a auditCosts) measure(b *testing.B, received *atomic.Int64, f func()) {
 		f()
 	}
 	b.StopTimer()
-	each := func(total float64, unit string) { b.ReportMetric(total/float64(b.N), unit+"/op") }
+	report := func(total float64, unit string) { b.ReportMetric(total/float64(b.N), unit+"/op") }
 	serverNow, etcdNow := a.serverTime(b)
-	each(float64(received.Load()-bytes)/1e6, "received-MB")
-	each((clientTime(b)-client).Seconds()*1e3, "client-cpu-ms")
-	each((serverNow-server).Seconds()*1e3, "apiserver-cpu-ms")
-	each((etcdNow-etcd).Seconds()*1e3, "etcd-cpu-ms")
+	report(float64(received.Load()-bytes)/1e6, "received-MB")
+	report((clientTime(b)-client).Seconds()*1e3, "client-cpu-ms")
+	report((serverNow-server).Seconds()*1e3, "apiserver-cpu-ms")
+	report((etcdNow-etcd).Seconds()*1e3, "etcd-cpu-ms")
 }
 
 func (a auditCosts) serverTime(b *testing.B) (server, etcd time.Duration) {

@@ -72,13 +72,13 @@ func TestSameMatchConditionsAsKubeAPIServer(t *testing.T) {
 		}
 		t.Cleanup(func() { k.discard(path + "/c-{namespace}") })
 	}
-	var each strings.Builder
+	var cases strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(conditionalHooks)) {
 		name, _, _ := strings.Cut(line, " ")
-		each.WriteString("case " + name + ": POST /api/v1/namespaces/{namespace}/configmaps show=metadata.name\n" +
+		cases.WriteString("case " + name + ": POST /api/v1/namespaces/{namespace}/configmaps show=metadata.name\n" +
 			`{"metadata":{"name":"` + name + `","labels":{"case":"` + name + `"}},"data":{"k":"v"}}` + "\n\n")
 	}
-	compare(t, ours, theirs, strings.ReplaceAll(conditionScript, "{each}", strings.TrimSpace(each.String())), map[string]string{
+	compare(t, ours, theirs, strings.ReplaceAll(conditionScript, "{each}", strings.TrimSpace(cases.String())), map[string]string{
 		"does not compile": "informertest does not compile conditions before it evaluates them",
 	})
 }

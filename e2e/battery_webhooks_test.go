@@ -337,16 +337,16 @@ func TestSameWebhookCallsAsKubeAPIServer(t *testing.T) {
 			t.Cleanup(func() { k.discard(api + c.resource + "/" + c.name) })
 		}
 	}
-	var each strings.Builder
+	var cases strings.Builder
 	for _, name := range webhookCases {
 		show := ""
 		if name == "other-uid" { // the text has the uid of the request
 			show = " show=errors"
 		}
-		fmt.Fprintf(&each, "case %s: POST /api/v1/namespaces/{namespace}/configmaps%s\n"+
+		fmt.Fprintf(&cases, "case %s: POST /api/v1/namespaces/{namespace}/configmaps%s\n"+
 			`{"metadata":{"name":%[1]q,"labels":{"case":%[1]q}},"data":{"k":"v"}}`+"\n\n", name, show)
 	}
-	script := strings.ReplaceAll(webhookScript, "{each}", strings.TrimSpace(each.String()))
+	script := strings.ReplaceAll(webhookScript, "{each}", strings.TrimSpace(cases.String()))
 	compare(t, ours, theirs, script, map[string]string{
 		"case bad-path":      "500 too, but the text of a JSON patch that does not apply is informertest's own",
 		"namespace":          "informertest gives a Namespace a generation",

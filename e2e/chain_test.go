@@ -329,8 +329,8 @@ func readFresh(t *testing.T, l *ledger, fanOut string, config *rest.Config) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := slices.IndexFunc(list.Items, func(cm corev1.ConfigMap) bool { return cm.Name == key.Name })
-		if at < 0 || versionOf(&list.Items[at]) < want || versionOf(list) < want {
+		position := slices.IndexFunc(list.Items, func(cm corev1.ConfigMap) bool { return cm.Name == key.Name })
+		if position < 0 || versionOf(&list.Items[position]) < want || versionOf(list) < want {
 			t.Errorf("list %d through %s is at %s, without %s at %d", i, fanOut, list.ResourceVersion, key, want)
 		}
 		if i == 0 {

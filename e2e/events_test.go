@@ -132,8 +132,8 @@ func (w writer) release(name string) {
 type kind[T informer.Object] struct {
 	// get returns the pod as client-go reads it.
 	get func(w writer, name string) T
-	// at returns a copy with another resource version.
-	at func(obj T, resourceVersion string) T
+	// withVersion returns a copy with another resource version.
+	withVersion func(obj T, resourceVersion string) T
 	// answers returns the content type of the server's response to a client that requests contentType.
 	answers func(contentType string) string
 }
@@ -237,7 +237,7 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 	if s.labels {
 		left := b.label("pod", "no")
 		// The server sends the last state in the selector, with the version of the write that left it.
-		want(informer.Event[T]{Type: informer.Deleted, Object: k.at(pod, left.ResourceVersion), Final: true})
+		want(informer.Event[T]{Type: informer.Deleted, Object: k.withVersion(pod, left.ResourceVersion), Final: true})
 		if err := inf.WaitForObject(within(t, patience), left); err != nil { // C9: nothing to wait for
 			t.Error(err)
 		}
@@ -349,8 +349,8 @@ func TestATypedPod(t *testing.T) {
 			}
 			return bare(pod)
 		},
-		at:      withVersion[*corev1.Pod],
-		answers: asAsked,
+		withVersion: withVersion[*corev1.Pod],
+		answers:     asAsked,
 	})
 }
 
@@ -368,8 +368,8 @@ func TestAnUnstructuredPod(t *testing.T) {
 			}
 			return bare(obj)
 		},
-		at:      withVersion[*unstructured.Unstructured],
-		answers: asJSON,
+		withVersion: withVersion[*unstructured.Unstructured],
+		answers:     asJSON,
 	})
 }
 
@@ -384,8 +384,8 @@ func TestMetadataOnly(t *testing.T) {
 			}
 			return bare(obj)
 		},
-		at:      withVersion[*metav1.PartialObjectMetadata],
-		answers: asAsked,
+		withVersion: withVersion[*metav1.PartialObjectMetadata],
+		answers:     asAsked,
 	})
 }
 
@@ -429,7 +429,7 @@ func TestASlimPod(t *testing.T) {
 			}
 			return pod
 		},
-		at: func(pod *slimPod, resourceVersion string) *slimPod {
+		withVersion: func(pod *slimPod, resourceVersion string) *slimPod {
 			other := *pod
 			other.Metadata.ResourceVersion = resourceVersion
 			return &other

@@ -44,11 +44,11 @@ var (
 	widgetFactories = []string{"north", "south", "nowhere"}
 )
 
-// followWidgets starts an informer. by has lookups in the lister's indexes, by query.
+// followWidgets starts an informer. lookups are those in the lister's indexes, by query.
 func followWidgets[T interface {
 	compared
 	informer.Labeled
-}](t *testing.T, name string, i *informer.Informer[T], lister informer.Lister[T], by map[string]func() []T, show func(T) string) widgetsFollower {
+}](t *testing.T, name string, i *informer.Informer[T], lister informer.Lister[T], lookups map[string]func() []T, show func(T) string) widgetsFollower {
 	t.Helper()
 	start(t, i)
 	var none T
@@ -90,7 +90,7 @@ func followWidgets[T interface {
 				}
 				add(text, lister.List(selector))
 			}
-			for question, ask := range by {
+			for question, ask := range lookups {
 				add(question, ask())
 			}
 			return view
@@ -142,14 +142,14 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 		config.Compact = compact
 		types := shopinformers.NewWidgetInformer(client, config, namespaces...)
 		lister := shopinformers.NewWidgetLister(types)
-		by := map[string]func() []*shopv1.Widget{
+		lookups := map[string]func() []*shopv1.Widget{
 			"wheel": func() []*shopv1.Widget { return slices.Collect(lister.ByPart("wheel")) },
 			"made":  func() []*shopv1.Widget { return slices.Collect(lister.ByPhase(shopv1.Made)) },
 		}
 		for _, factory := range widgetFactories {
-			by["factory "+factory] = func() []*shopv1.Widget { return slices.Collect(lister.ByFactory(factory)) }
+			lookups["factory "+factory] = func() []*shopv1.Widget { return slices.Collect(lister.ByFactory(factory)) }
 		}
-		followers = append(followers, followWidgets(t, fmt.Sprintf("Go types, compact=%v", compact), types, lister.Lister, by,
+		followers = append(followers, followWidgets(t, fmt.Sprintf("Go types, compact=%v", compact), types, lister.Lister, lookups,
 			func(w *shopv1.Widget) string { return fmt.Sprint(w.Spec.Factory, w.Status.Phase) }))
 	}
 	crdTypes := fromcrd.NewWidgetInformer(client, logged[*fromcrd.Widget](t))
@@ -170,7 +170,7 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 	// agree compares the listers with the API server.
 	agree := func(t *testing.T, key informer.Key, written informer.Versioned) {
 		t.Helper()
-		list := func(selector string, is func(u *unstructured.Unstructured) bool) []string {
+		list := func(selector string, match func(u *unstructured.Unstructured) bool) []string {
 			names := []string{}
 			for _, namespace := range namespaces {
 				found, err := truth.Namespace(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
@@ -178,7 +178,7 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, u := range found.Items {
-					if is(&u) {
+					if match(&u) {
 						names = append(names, u.GetNamespace()+"/"+u.GetName()+" at "+u.GetResourceVersion())
 					}
 				}

@@ -174,7 +174,7 @@ type tape[T informer.Object] struct {
 	ours map[string]bool // the namespaces whose writes are reported
 
 	mu       sync.Mutex // protects the fields below
-	at       uint64
+	version  uint64
 	held     map[types.UID]bool
 	came     map[mark]bool   // arrived, but not yet reported by the writer
 	expected map[mark]commit // reported, but not yet arrived
@@ -207,8 +207,8 @@ func (t *tape[T]) Put(_ context.Context, d informer.Delta[T]) error {
 	defer t.mu.Unlock()
 	t.deltas[d.Type]++
 	version := parseVersion(d.ResourceVersion)
-	if again := d.Type == informer.Replaced || d.Type == informer.Bookmarked; version < t.at || version == t.at && !again {
-		t.fault("%s at %d came after %d", d.Type, version, t.at)
+	if again := d.Type == informer.Replaced || d.Type == informer.Bookmarked; version < t.version || version == t.version && !again {
+		t.fault("%s at %d came after %d", d.Type, version, t.version)
 	}
 	switch d.Type {
 	case informer.Replaced:
@@ -220,7 +220,7 @@ func (t *tape[T]) Put(_ context.Context, d informer.Delta[T]) error {
 		delete(t.held, d.Object.GetUID())
 		t.come(d.Object, mark{deleted: d.Object.GetUID()})
 	}
-	t.at = version
+	t.version = version
 	if d.Type == informer.Upserted {
 		t.waiting = reached(t.waiting, informer.KeyOf(d.Object), version)
 	}
@@ -249,7 +249,7 @@ func (t *tape[T]) replaced(items []T, version uint64) {
 	for _, obj := range items {
 		t.held[obj.GetUID()] = true
 	}
-	t.spans = append(t.spans, [2]uint64{t.at, version})
+	t.spans = append(t.spans, [2]uint64{t.version, version})
 	for what, c := range t.expected {
 		if t.covered(c) {
 			delete(t.expected, what)
@@ -290,7 +290,7 @@ func (t *tape[T]) wait(key informer.Key, version uint64) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := goal{key, version, make(chan struct{})}
-	if t.at >= version {
+	if t.version >= version {
 		close(g.there)
 	} else {
 		t.waiting = append(t.waiting, g)

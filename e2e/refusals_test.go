@@ -104,8 +104,8 @@ func lifecycleAnswer(t *testing.T, config *rest.Config, namespace, request, body
 	}
 	var value any = obj
 	for name := range strings.SplitSeq(field, ".") {
-		of, _ := value.(map[string]any)
-		value = of[name]
+		fields, _ := value.(map[string]any)
+		value = fields[name]
 	}
 	text, _ := json.Marshal(value)
 	return fmt.Sprintf("%d %s %s", response.StatusCode, field, text)

@@ -220,7 +220,7 @@ func testReplicas(t *testing.T, c *cluster.Cluster, gate bool) {
 	received := func() int64 { return whole.Status().Reflectors[0].Traffic.Bytes }
 
 	alone := r.start()
-	one := r.settle("alone", false, digest)[0]
+	single := r.settle("alone", false, digest)[0]
 	r.leave(alone)
 	for range 3 {
 		r.start()
@@ -228,7 +228,7 @@ func testReplicas(t *testing.T, c *cluster.Cluster, gate bool) {
 	three := r.settle("three replicas", true, digest)
 	for i, report := range three {
 		t.Logf("%s of three has %.2f of the pods, and %.2f of the live heap: %.1f of %.1f MB", r.live[i].name,
-			float64(report.Objects)/float64(one.Objects), float64(report.Heap)/float64(one.Heap), float64(report.Heap)/1e6, float64(one.Heap)/1e6)
+			float64(report.Objects)/float64(single.Objects), float64(report.Heap)/float64(single.Heap), float64(report.Heap)/1e6, float64(single.Heap)/1e6)
 	}
 
 	changes := startChanges(t, c, namespace, *replicaPods, *replicaRate)
@@ -337,9 +337,9 @@ func (r *replicas) checkLog(store *informer.Store[*corev1.Pod]) {
 	var killed time.Time               // when the last replica was killed
 	calls, twice, long, late := 0, 0, 0, 0
 	for lines := bufio.NewScanner(file); lines.Scan(); {
-		var at int64
+		var nanos int64
 		var what, name, uid, rv string
-		if _, err := fmt.Sscan(lines.Text(), &at, &what, &name, &uid, &rv); err != nil {
+		if _, err := fmt.Sscan(lines.Text(), &nanos, &what, &name, &uid, &rv); err != nil {
 			r.Fatalf("the log has %q: %v", lines.Text(), err)
 		}
 		switch what {
@@ -352,7 +352,7 @@ func (r *replicas) checkLog(store *informer.Store[*corev1.Pod]) {
 			}
 			working[uid], last[uid] = name, name
 			if since, ok := orphaned[uid]; ok {
-				took := time.Unix(0, at).Sub(since)
+				took := time.Unix(0, nanos).Sub(since)
 				without = append(without, took)
 				delete(orphaned, uid)
 				if took > ownedWithin {
@@ -369,7 +369,7 @@ func (r *replicas) checkLog(store *informer.Store[*corev1.Pod]) {
 			delete(working, uid)
 			version[uid] = rv
 		case "kill":
-			killed = time.Unix(0, at)
+			killed = time.Unix(0, nanos)
 			maps.DeleteFunc(working, func(_, worker string) bool { return worker == name })
 			for uid, owner := range last {
 				if owner == name {

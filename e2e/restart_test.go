@@ -181,29 +181,29 @@ func (h *history) Put(_ context.Context, d informer.Delta[*corev1.ConfigMap]) er
 // returns the number of lists.
 func (h *history) check(t *testing.T, acked map[string]string) int {
 	t.Helper()
-	lists, at := 0, ""
+	lists, latest := 0, ""
 	missing := maps.Clone(acked)
 	for _, d := range h.deltas {
 		switch version := (&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: d.ResourceVersion}}); {
 		case d.Type == informer.Replaced || d.Type == informer.Bookmarked:
-			if d.ResourceVersion != at && !newer(version, versionAt(at)) {
-				t.Errorf("%s at %s came after %s", d.Type, d.ResourceVersion, at)
+			if d.ResourceVersion != latest && !newer(version, versionAt(latest)) {
+				t.Errorf("%s at %s came after %s", d.Type, d.ResourceVersion, latest)
 			}
-		case !newer(version, versionAt(at)):
-			t.Errorf("%s of %s at %s came after %s", d.Type, d.Object.Name, d.ResourceVersion, at)
+		case !newer(version, versionAt(latest)):
+			t.Errorf("%s of %s at %s came after %s", d.Type, d.Object.Name, d.ResourceVersion, latest)
 		}
 		switch d.Type {
 		case informer.Replaced:
 			lists++
 			for rv := range missing { // covered by the list
-				if !newer(versionAt(rv), versionAt(d.ResourceVersion)) && (at == "" || newer(versionAt(rv), versionAt(at))) {
+				if !newer(versionAt(rv), versionAt(d.ResourceVersion)) && (latest == "" || newer(versionAt(rv), versionAt(latest))) {
 					delete(missing, rv)
 				}
 			}
 		case informer.Upserted:
 			delete(missing, d.ResourceVersion)
 		}
-		at = d.ResourceVersion
+		latest = d.ResourceVersion
 	}
 	if len(missing) > 0 {
 		t.Errorf("%d of %d writes never arrived, such as %v", len(missing), len(acked), slices.Sorted(maps.Keys(missing))[0])

@@ -32,7 +32,7 @@ import (
 // only the code, reason and fields of an error are compared. A request is repeated until its answer has a text (until).
 type scripted struct {
 	name, method, path, body string
-	as, by, until            string
+	as, user, until          string
 	show                     []string
 }
 
@@ -55,7 +55,7 @@ func parseScript(t *testing.T, script string) (all []scripted) {
 					t.Fatalf("%s: unknown encoding %q", name, value)
 				}
 			case "by":
-				e.by = value
+				e.user = value
 			case "until":
 				e.until = value
 			case "show":
@@ -132,8 +132,8 @@ func (k *talker) once(ctx context.Context, e scripted) string {
 		request.Header.Set("Accept", accepts[e.as])
 	}
 	request.Header.Set("User-Agent", "battery/1.0")
-	if e.by != "" {
-		request.Header.Set("Impersonate-User", e.by)
+	if e.user != "" {
+		request.Header.Set("Impersonate-User", e.user)
 	}
 	response, err := k.client.Do(request)
 	if err != nil {
@@ -195,8 +195,8 @@ func (k *talker) describe(obj map[string]any, show []string) string {
 	for _, path := range show {
 		var value any = obj
 		for name := range strings.SplitSeq(path, ".") {
-			of, _ := value.(map[string]any)
-			value = of[name]
+			fields, _ := value.(map[string]any)
+			value = fields[name]
 		}
 		texts = append(texts, path+"="+string(encoded(value)))
 	}

@@ -107,7 +107,7 @@ func testShardAnswers(t *testing.T, gated *cluster.Cluster) {
 	informertest.Register[*corev1.ConfigMap](inProcess, informertest.Resource{GroupVersionResource: resource.GroupVersionResource})
 	config := inProcess.Config()
 	config.AcceptContentTypes = "application/json" // for the writing client
-	of := func(first, last uint64) string {
+	token := func(first, last uint64) string {
 		s := informer.Shard{Field: informer.ShardByNamespace, Ranges: []informer.HashRange{{First: first, Last: last}}}
 		return url.QueryEscape(s.String())
 	}
@@ -115,7 +115,7 @@ func testShardAnswers(t *testing.T, gated *cluster.Cluster) {
 	for i, config := range []*rest.Config{config, gated.Config()} {
 		s := newSide(t, config, resource, namespace, nil)
 		hash := informer.HashOf(namespace)
-		s.tokens["in"], s.tokens["out"] = of(hash, hash), of(hash+1, hash+1)
+		s.tokens["in"], s.tokens["out"] = token(hash, hash), token(hash+1, hash+1)
 		s.tokens["uids"] = url.QueryEscape(informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}.String())
 		s.record(t.Context(), "start")
 		s.run(t.Context(), []step{

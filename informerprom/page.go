@@ -45,51 +45,51 @@ func (p *page) point(m *metric, labels []string) (_ *point, again bool) {
 	for i, label := range labels {
 		s.labels[i] = strings.ToValidUTF8(label, "\uFFFD") // Prometheus refuses other text
 	}
-	at := p.points[s]
-	if at == nil {
-		at = &point{metric: m, labels: m.pairs(s.labels[:len(labels)])}
-		p.points[s] = at
+	pt := p.points[s]
+	if pt == nil {
+		pt = &point{metric: m, labels: m.pairs(s.labels[:len(labels)])}
+		p.points[s] = pt
 	}
-	again = at.scrape == p.scrape
-	at.scrape = p.scrape
-	return at, again
+	again = pt.scrape == p.scrape
+	pt.scrape = p.scrape
+	return pt, again
 }
 
 // add adds a value. The order of the labels is that of the metric.
 func (p *page) add(m *metric, value float64, labels ...string) {
-	at, again := p.point(m, labels)
+	pt, again := p.point(m, labels)
 	if again {
-		value = m.merge(at.value, value)
+		value = m.merge(pt.value, value)
 	}
-	at.value = value
+	pt.value = value
 }
 
 // observe adds a histogram. The order of the labels is that of the metric.
 func (p *page) observe(m *metric, d *status.Durations, labels ...string) {
-	at, again := p.point(m, labels)
+	pt, again := p.point(m, labels)
 	if !again {
-		at.durations = d
+		pt.durations = d
 		return
 	}
-	both := *at.durations
+	both := *pt.durations
 	both.Count += d.Count
 	both.Sum += d.Sum
 	for i, n := range d.Buckets {
 		both.Buckets[i] += n
 	}
-	at.durations = &both
+	pt.durations = &both
 }
 
 // sendTo sends the series of the scrape, and forgets all others.
 func (p *page) sendTo(to chan<- prometheus.Metric) {
-	for s, at := range p.points {
-		if at.scrape != p.scrape {
+	for s, pt := range p.points {
+		if pt.scrape != p.scrape {
 			delete(p.points, s)
 			continue
 		}
-		sent := *at // the next scrape changes it
+		sent := *pt // the next scrape changes it
 		to <- &sent
-		at.durations = nil
+		pt.durations = nil
 	}
 }
 
@@ -208,8 +208,8 @@ var reasons = []status.Reason{
 	status.ReasonWarmStart, status.ReasonAudit, status.ReasonUpdated, status.ReasonPolled,
 }
 
-func (p *page) addReflector(name string, of informer.Resource, r status.Reflector) {
-	group, version, resource := of.Group, of.Version, of.Resource
+func (p *page) addReflector(name string, collection informer.Resource, r status.Reflector) {
+	group, version, resource := collection.Group, collection.Version, collection.Resource
 	for _, state := range states {
 		p.add(reflectorState, truth(r.State == state), name, group, version, resource, r.Namespace, state.String())
 	}

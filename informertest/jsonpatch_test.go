@@ -125,7 +125,7 @@ func TestJSONPatchLimitsWhatItCopies(t *testing.T) {
 func TestJSONPatchIsAsInKubeAPIServer_Random(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
-	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	pick := func(choices ...string) string { return choices[random.IntN(len(choices))] }
 	path := func() (p string) {
 		for range 1 + random.IntN(3) {
 			p += "/" + pick("a", "b", "c", "0", "1", "-", "-1", "2")

@@ -382,14 +382,14 @@ func TestDelete_Options(t *testing.T) {
 		old, uid := "1", types.UID("other")
 		for name, test := range map[string]struct {
 			options metav1.DeleteOptions
-			is      func(error) bool
+			class   func(error) bool
 		}{
 			"uid":         {metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, apierrors.IsConflict},
 			"version":     {metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &old}}, apierrors.IsConflict},
 			"dry run":     {metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, func(err error) bool { return err == nil }},
 			"bad dry run": {metav1.DeleteOptions{DryRun: []string{"Some"}}, apierrors.IsInvalid},
 		} {
-			if err := api.Delete(ctx, "a", test.options); !test.is(err) {
+			if err := api.Delete(ctx, "a", test.options); !test.class(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

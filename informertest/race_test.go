@@ -32,13 +32,13 @@ func placements(pods *informer.Informer[*corev1.Pod], nodes *informer.Informer[*
 			seen = append(seen, fmt.Sprintf("%s on missing %s", pod.Name, pod.Spec.NodeName))
 			continue
 		}
-		of := ""
+		owned := ""
 		for _, owner := range pod.OwnerReferences {
-			if of = " of its owner"; owner.UID != node.UID {
-				of = " of another than its owner"
+			if owned = " of its owner"; owner.UID != node.UID {
+				owned = " of another than its owner"
 			}
 		}
-		seen = append(seen, fmt.Sprintf("%s on %s%s", pod.Name, node.Name, of))
+		seen = append(seen, fmt.Sprintf("%s on %s%s", pod.Name, node.Name, owned))
 	}
 	return seen
 }

@@ -414,7 +414,7 @@ func TestWebhooks_GetTheVersionOfTheirRules(t *testing.T) {
 		"metadata": map[string]any{"name": "w"}}}
 	stored, err := client.Create(t.Context(), obj, metav1.CreateOptions{})
 	must(t, err)
-	if by, _, _ := unstructured.NestedString(stored.Object, "spec", "by"); by != "m" || stored.GetAPIVersion() != "example.com/v2" {
+	if writer, _, _ := unstructured.NestedString(stored.Object, "spec", "by"); writer != "m" || stored.GetAPIVersion() != "example.com/v2" {
 		t.Errorf("stored %v", stored)
 	}
 	must(t, client.Delete(t.Context(), "w", metav1.DeleteOptions{}))

@@ -326,16 +326,16 @@ func TestLostLeaseIsNotRenewed(t *testing.T) {
 				before := s.lease().Spec.RenewTime.Time
 				<-time.After(time.Until(want) - time.Millisecond)
 				synctest.Wait()
-				if at := fatal.Load(); at != nil {
-					s.Errorf("the process ended %v too early", want.Sub(*at))
+				if end := fatal.Load(); end != nil {
+					s.Errorf("the process ended %v too early", want.Sub(*end))
 				}
 				if away.Drop && !s.lease().Spec.RenewTime.Time.Equal(before) {
 					s.Errorf("renewed at %v, after the loss", s.lease().Spec.RenewTime)
 				}
 				<-time.After(2 * time.Millisecond)
 				synctest.Wait()
-				if at := fatal.Load(); at == nil || !at.Equal(want) || !e.Status().Renewed.Equal(renewed) {
-					s.Errorf("the process ended at %v, want %v; %+v", at, want, e.Status())
+				if end := fatal.Load(); end == nil || !end.Equal(want) || !e.Status().Renewed.Equal(renewed) {
+					s.Errorf("the process ended at %v, want %v; %+v", end, want, e.Status())
 				}
 			})
 		})

@@ -127,7 +127,7 @@ func TestFailuresReachTheCaller(t *testing.T) {
 		w.want(i, "a", "one")
 		for name, c := range map[string]struct {
 			fault error
-			is    func(error) bool
+			class func(error) bool
 		}{
 			"403": {apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "b", errors.New("no")), apierrors.IsForbidden},
 			//lint:ignore SA1019 servers still answer it
@@ -136,7 +136,7 @@ func TestFailuresReachTheCaller(t *testing.T) {
 			"a page": {apierrors.NewNotFound(schema.GroupResource{}, ""), func(err error) bool { return strings.Contains(err.Error(), "not about the object") }},
 		} {
 			remove := w.server.Inject(informertest.Fault{Verb: "get", Error: c.fault})
-			if s, err := i.Get(t.Context(), key("b")); s != nil || err == nil || !c.is(err) || apierrors.IsNotFound(err) {
+			if s, err := i.Get(t.Context(), key("b")); s != nil || err == nil || !c.class(err) || apierrors.IsNotFound(err) {
 				t.Errorf("%s: %v, %v", name, s, err)
 			}
 			w.want(i, "a", "one")

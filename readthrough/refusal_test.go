@@ -24,20 +24,20 @@ func TestReadDoesNotWaitForARefusal(t *testing.T) {
 	const timeout = 20 * time.Second
 	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", errors.New("no rights"))
 	broken := apierrors.NewInternalError(errors.New("broken"))
-	of := func(kept bool) func(informertest.Request) bool {
+	lists := func(kept bool) func(informertest.Request) bool {
 		return func(r informertest.Request) bool { return (r.Query.Get("labelSelector") != "") == kept }
 	}
-	slowly := informertest.Fault{Match: of(false), BytesPerSecond: 30}
+	slowly := informertest.Fault{Match: lists(false), BytesPerSecond: 30}
 	for name, c := range map[string]struct {
 		faults      []informertest.Fault
 		least, most time.Duration
-		is          func(error) bool
+		class       func(error) bool
 	}{
-		"metadata, 403":               {[]informertest.Fault{{Match: of(false), Error: forbidden}}, 1, 2 * time.Second, apierrors.IsForbidden},
-		"metadata, 500":               {[]informertest.Fault{{Match: of(false), Error: broken}}, timeout, timeout + time.Second, apierrors.IsInternalError},
-		"kept, 403":                   {[]informertest.Fault{{Match: of(true), Error: forbidden}}, 1, 2 * time.Second, apierrors.IsForbidden},
-		"kept, 500":                   {[]informertest.Fault{{Match: of(true), Error: broken}}, timeout, timeout + time.Second, apierrors.IsInternalError},
-		"slow metadata, and kept 500": {[]informertest.Fault{slowly, {Match: of(true), Error: broken}}, timeout, timeout + time.Second, apierrors.IsInternalError},
+		"metadata, 403":               {[]informertest.Fault{{Match: lists(false), Error: forbidden}}, 1, 2 * time.Second, apierrors.IsForbidden},
+		"metadata, 500":               {[]informertest.Fault{{Match: lists(false), Error: broken}}, timeout, timeout + time.Second, apierrors.IsInternalError},
+		"kept, 403":                   {[]informertest.Fault{{Match: lists(true), Error: forbidden}}, 1, 2 * time.Second, apierrors.IsForbidden},
+		"kept, 500":                   {[]informertest.Fault{{Match: lists(true), Error: broken}}, timeout, timeout + time.Second, apierrors.IsInternalError},
+		"slow metadata, and kept 500": {[]informertest.Fault{slowly, {Match: lists(true), Error: broken}}, timeout, timeout + time.Second, apierrors.IsInternalError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestReadDoesNotWaitForARefusal(t *testing.T) {
 				defer end()
 				began := time.Now()
 				_, err := i.Get(reading, key("a"))
-				if took := time.Since(began); !c.is(err) || apierrors.IsNotFound(err) || took < c.least || took > c.most {
+				if took := time.Since(began); !c.class(err) || apierrors.IsNotFound(err) || took < c.least || took > c.most {
 					t.Errorf("%v after %v", err, took)
 				}
 				for _, repair := range repairs {

@@ -42,29 +42,29 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch r.URL.Path {
 	case "/apis/authentication.k8s.io/v1/tokenreviews":
 		s.tokens++
-		var of authenticationv1.TokenReview
-		_ = json.NewDecoder(r.Body).Decode(&of)
-		if name, ok := strings.CutPrefix(of.Spec.Token, "of-"); ok {
-			of.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: of.Spec.Audiences, User: authenticationv1.UserInfo{
+		var review authenticationv1.TokenReview
+		_ = json.NewDecoder(r.Body).Decode(&review)
+		if name, ok := strings.CutPrefix(review.Spec.Token, "of-"); ok {
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: review.Spec.Audiences, User: authenticationv1.UserInfo{
 				Username: name, UID: "u", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"e": {"v"}},
 			}}
 		}
 		if s.change != nil {
-			s.change(&of)
+			s.change(&review)
 		}
-		answer = &of
+		answer = &review
 	case "/apis/authorization.k8s.io/v1/subjectaccessreviews":
 		s.accesses++
-		var of authorizationv1.SubjectAccessReview
-		_ = json.NewDecoder(r.Body).Decode(&of)
-		whole := of.Spec.UID == "u" && of.Spec.Groups[0] == "g" && of.Spec.Extra["e"][0] == "v"
-		path, resource := of.Spec.NonResourceAttributes, of.Spec.ResourceAttributes
-		of.Status.Allowed = whole && (of.Spec.User == "admin" && path != nil && path.Verb == "get" && path.Path == "/debug" ||
-			of.Spec.User == "reader" && resource != nil && resource.Verb == "list" && resource.Resource == "pods")
-		if of.Spec.User == "both" {
-			of.Status.Allowed, of.Status.Denied = true, true
+		var review authorizationv1.SubjectAccessReview
+		_ = json.NewDecoder(r.Body).Decode(&review)
+		whole := review.Spec.UID == "u" && review.Spec.Groups[0] == "g" && review.Spec.Extra["e"][0] == "v"
+		path, resource := review.Spec.NonResourceAttributes, review.Spec.ResourceAttributes
+		review.Status.Allowed = whole && (review.Spec.User == "admin" && path != nil && path.Verb == "get" && path.Path == "/debug" ||
+			review.Spec.User == "reader" && resource != nil && resource.Verb == "list" && resource.Resource == "pods")
+		if review.Spec.User == "both" {
+			review.Status.Allowed, review.Status.Denied = true, true
 		}
-		answer = &of
+		answer = &review
 	default:
 		return nil, fmt.Errorf("a request for %s", r.URL)
 	}
@@ -192,7 +192,7 @@ func TestAnswersAreUsedForTenSeconds(t *testing.T) {
 		if s.tokens != 1 || s.accesses != 1 || r.Status().Tokens != (review.Counts{Remembered: 2, Requested: 1}) {
 			t.Errorf("%d token reviews, %d access reviews, %+v", s.tokens, s.accesses, r.Status())
 		}
-		s.change = func(of *authenticationv1.TokenReview) { of.Status = authenticationv1.TokenReviewStatus{} } // the token is revoked
+		s.change = func(review *authenticationv1.TokenReview) { review.Status = authenticationv1.TokenReviewStatus{} } // the token is revoked
 		if authorize(request("Authorization", "Bearer of-admin")) {
 			t.Error("allowed 12 s after the last review")
 		}
@@ -251,7 +251,7 @@ func TestAudiences(t *testing.T) {
 			audiences []string
 			want      bool
 		}{{[]string{"page"}, true}, {[]string{"x", "other"}, true}, {[]string{"x"}, false}, {nil, false}} {
-			s.change = func(of *authenticationv1.TokenReview) { of.Status.Audiences = test.audiences }
+			s.change = func(review *authenticationv1.TokenReview) { review.Status.Audiences = test.audiences }
 			if user, err := r.User(t.Context(), fmt.Sprint("of-", n)); err != nil || (user != nil) != test.want {
 				t.Errorf("%v: %v, %v", test.audiences, user, err)
 			}

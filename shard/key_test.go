@@ -74,12 +74,12 @@ func TestKeyShowsItsUID(t *testing.T) {
 		"JSON": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
 	} {
 		var a, b bytes.Buffer
-		at := slog.Record{}
-		at.Add("key", old)
-		_ = log(&a).Handle(t.Context(), at)
-		at = slog.Record{}
-		at.Add("key", next)
-		_ = log(&b).Handle(t.Context(), at)
+		record := slog.Record{}
+		record.Add("key", old)
+		_ = log(&a).Handle(t.Context(), record)
+		record = slog.Record{}
+		record.Add("key", next)
+		_ = log(&b).Handle(t.Context(), record)
 		if a.String() == b.String() {
 			t.Errorf("%s: both keys are logged as %s", name, &a)
 		}
@@ -100,9 +100,9 @@ func TestLateRequestsOfAFormerOwner(t *testing.T) {
 		for i := range 3 {
 			key := informer.Key{Namespace: "ns", Name: fmt.Sprint("pod-", i)}
 			seen := must(former.Get(s.Context(), key, metav1.GetOptions{})) // and then the process is suspended
-			write := func(client *informer.TypedClient[*corev1.Pod], by string, version string) error {
+			write := func(client *informer.TypedClient[*corev1.Pod], writer string, version string) error {
 				pod := seen.DeepCopy()
-				pod.ResourceVersion, pod.Labels = version, map[string]string{"by": by}
+				pod.ResourceVersion, pod.Labels = version, map[string]string{"by": writer}
 				_, err := client.Update(s.Context(), pod, metav1.UpdateOptions{})
 				return err
 			}

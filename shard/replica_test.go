@@ -31,14 +31,14 @@ const settle = 10 * time.Second
 func TestReplicasShareTheObjects(t *testing.T) {
 	for _, field := range []informer.ShardField{informer.ShardByUID, informer.ShardByNamespace} {
 		onStage(t, 1, func(s *stage) {
-			by := func(_ *actor, c *Config) { c.Field = field }
+			set := func(_ *actor, c *Config) { c.Field = field }
 			for i := range 20 {
 				s.create(fmt.Sprintf("%d-ns", i*31), 0, 5)
 			}
-			a := s.join("a", by)
+			a := s.join("a", set)
 			<-time.After(settle)
 			s.wantSettled(a)
-			b, c := s.join("b", by), s.join("c", by)
+			b, c := s.join("b", set), s.join("c", set)
 			<-time.After(settle)
 			s.wantSettled(a, b, c)
 			s.create("other", 100, 200)

@@ -75,17 +75,17 @@ type color struct {
 //
 // Guarantees: W4
 func TestSelectableFieldsOfCustomResources(t *testing.T) {
-	one := int8(1)
+	number := int8(1)
 	paths := []string{"spec.width", "spec.name", "spec.always", "spec.omitted", "spec.number", "spec.Nothing"}
 	for _, test := range []struct {
 		obj  *gadget
 		want string
 	}{
 		{&gadget{}, "0||false|||"},
-		{&gadget{Spec: gadgetSpec{size: size{2}, color: &color{"red"}, Always: true, Omitted: true, Number: &one}}, "2|red|true|true|1|"},
+		{&gadget{Spec: gadgetSpec{size: size{2}, color: &color{"red"}, Always: true, Omitted: true, Number: &number}}, "2|red|true|true|1|"},
 	} {
 		config := Config{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}, Kind: "Gadget", SelectableFields: paths}
-		of := func(has func(string) bool, get func(string) string) string {
+		join := func(has func(string) bool, get func(string) string) string {
 			var values []string
 			for _, path := range paths {
 				if !has(path) {
@@ -96,7 +96,7 @@ func TestSelectableFieldsOfCustomResources(t *testing.T) {
 			return strings.Join(values, "|")
 		}
 		typed := fieldsOf[*gadget]{test.obj, newSelectableFields[*gadget](config, true).values}
-		if got := of(typed.Has, typed.Get); got != test.want {
+		if got := join(typed.Has, typed.Get); got != test.want {
 			t.Errorf("typed: %s, want %s", got, test.want)
 		}
 		content := map[string]any{"spec": map[string]any{"width": int64(test.obj.Spec.Width), "always": test.obj.Spec.Always}}
@@ -104,7 +104,7 @@ func TestSelectableFieldsOfCustomResources(t *testing.T) {
 			content["spec"] = map[string]any{"width": int64(2), "name": "red", "always": true, "omitted": true, "number": int64(1)}
 		}
 		dynamic := fieldsOf[*unstructured.Unstructured]{&unstructured.Unstructured{Object: content}, newSelectableFields[*unstructured.Unstructured](config, true).values}
-		if got := of(dynamic.Has, dynamic.Get); got != test.want {
+		if got := join(dynamic.Has, dynamic.Get); got != test.want {
 			t.Errorf("unstructured: %s, want %s", got, test.want)
 		}
 		if typed.Has("spec.none") || typed.Get("spec.none") != "" || dynamic.Get("spec.none") != "" {

@@ -208,7 +208,7 @@ func TestGroupsHideNoEvent(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	pick := func(choices ...string) string { return choices[random.IntN(len(choices))] }
 	for range 50 {
 		g := newGrouped(t, 1000)
 		type expected struct {

@@ -195,10 +195,10 @@ func TestWatchFromEveryResourceVersion(t *testing.T) {
 				name: fmt.Sprintf("%+v from %d", s, from),
 				want: func() (events []string) {
 					for _, e := range history[from-1:] {
-						switch was, is := matches(e.old), matches(e.new); {
-						case was && is:
+						switch was, has := matches(e.old), matches(e.new); {
+						case was && has:
 							events = append(events, fmt.Sprint("MODIFIED ", e.new.Name, " ", e.rv))
-						case is:
+						case has:
 							events = append(events, fmt.Sprint("ADDED ", e.new.Name, " ", e.rv))
 						case was:
 							events = append(events, fmt.Sprint("DELETED ", e.old.Name, " ", e.rv))
@@ -592,7 +592,7 @@ func TestAWatcherThatDoesNotReadIsEnded(t *testing.T) {
 
 		// The stuck request is aborted, and its client can resume.
 		body := json.NewDecoder(stuck.Body)
-		at := "2"
+		version := "2"
 		for {
 			var e struct{ Object corev1.Pod }
 			if err := body.Decode(&e); err != nil {
@@ -601,9 +601,9 @@ func TestAWatcherThatDoesNotReadIsEnded(t *testing.T) {
 				}
 				break
 			}
-			at = e.Object.ResourceVersion
+			version = e.Object.ResourceVersion
 		}
-		resumed := told(r.watch(runtime.ContentTypeJSON, "", metav1.ListOptions{ResourceVersion: at}))
-		r.want(resumed, want[slices.Index(want, "MODIFIED a "+at)+1:]...)
+		resumed := told(r.watch(runtime.ContentTypeJSON, "", metav1.ListOptions{ResourceVersion: version}))
+		r.want(resumed, want[slices.Index(want, "MODIFIED a "+version)+1:]...)
 	})
 }

@@ -57,12 +57,12 @@ func testShard(t *testing.T, shard informer.Shard) {
 	for i := range items { // an object with another UID takes the place of the first; no DELETED between them
 		next := pod(i, 31+i, "v")
 		put(informer.Delta[*corev1.Pod]{Type: informer.Upserted, Object: next})
-		switch was, is := shard.Has(items[i]), shard.Has(next); {
-		case was && is:
+		switch was, has := shard.Has(items[i]), shard.Has(next); {
+		case was && has:
 			events = append(events, "MODIFIED "+next.Name)
 		case was:
 			events = append(events, "DELETED "+next.Name)
-		case is:
+		case has:
 			events = append(events, "ADDED "+next.Name)
 		}
 		if shard.Has(next) {

@@ -15,7 +15,7 @@ type tally struct {
 	bookmarks atomic.Int64
 	bytes     atomic.Int64
 	want
-	at      []int64       // when each change had reached its last watch, by measure.Now
+	times   []int64       // when each change had reached its last watch, by measure.Now
 	reached chan struct{} // closed when everything wanted has come
 }
 
@@ -27,7 +27,7 @@ func (t *tally) expect(w want) {
 	t.events.Store(0)
 	t.bookmarks.Store(0)
 	t.bytes.Store(0)
-	t.want, t.at, t.reached = w, make([]int64, w.changes), make(chan struct{})
+	t.want, t.times, t.reached = w, make([]int64, w.changes), make(chan struct{})
 }
 
 func (t *tally) add(events, bookmarks, bytes int64) {
@@ -35,7 +35,7 @@ func (t *tally) add(events, bookmarks, bytes int64) {
 	if events > 0 && t.changes > 0 {
 		now, after := measure.Now(), t.events.Add(events)
 		for k := (after-events)/t.watches + 1; k <= after/t.watches && k <= t.changes; k++ {
-			t.at[k-1] = now // nobody else has this k
+			t.times[k-1] = now // nobody else has this k
 			if k == t.changes {
 				close(t.reached)
 			}
@@ -112,14 +112,14 @@ func (f *frames) keep(p []byte) { f.head = append(f.head, p[:min(len(p), headSiz
 
 // kind returns the first letter of the type of the event.
 func (f *frames) kind() byte {
-	at := len(`{"type":"`)
+	index := len(`{"type":"`)
 	if f.protobuf {
-		at = lengthSize + 2 // the tag and the length of the type
+		index = lengthSize + 2 // the tag and the length of the type
 	}
-	if len(f.head) <= at {
+	if len(f.head) <= index {
 		return 0
 	}
-	return f.head[at]
+	return f.head[index]
 }
 
 // content counts the bytes of a list and keeps the beginning, which has the continue token.

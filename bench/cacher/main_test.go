@@ -171,7 +171,7 @@ func TestFrames(t *testing.T) {
 			default:
 				t.Fatalf("%s in pieces of %d: not all has come", name, piece)
 			}
-			if tally.at[2] < began {
+			if tally.times[2] < began {
 				t.Errorf("%s in pieces of %d: the time of the last change is missing", name, piece)
 			}
 		}

@@ -164,17 +164,17 @@ func fanOut(p plan, peer *peer, watchers int, accept string, t *table) error {
 // burst measures changes without a pause. A server may end watches that do not keep up; then there is no value.
 func burst(peer *peer, w *watches, what, cpu string, changes, watchers int, t *table) error {
 	r, err := deliver(peer, w, changes, 0, watchers)
-	each := row{what, fmt.Sprintf("burst of %s, %s", thousands(changes), cpu), microseconds, 1}
+	single := row{what, fmt.Sprintf("burst of %s, %s", thousands(changes), cpu), microseconds, 1}
 	all := row{what, fmt.Sprintf("burst of %s, time of all", thousands(changes)), milliseconds, 1}
 	var missed *missedError
 	switch {
 	case errors.As(err, &missed): // then the next burst has no value either
-		t.fail(each, peer.name, err)
+		t.fail(single, peer.name, err)
 		t.fail(all, peer.name, err)
 	case err != nil:
 		return err
 	default:
-		t.add(each, peer.name, r.perEvent)
+		t.add(single, peer.name, r.perEvent)
 		t.add(all, peer.name, r.all)
 	}
 	return nil
@@ -201,13 +201,13 @@ func deliver(p *peer, w *watches, changes int, pause time.Duration, watchers int
 		return d, err
 	}
 	lags := make([]float64, changes)
-	for i, at := range w.tally.at {
-		lags[i] = time.Duration(at - c.Puts[i]).Seconds()
+	for i, reached := range w.tally.times {
+		lags[i] = time.Duration(reached - c.Puts[i]).Seconds()
 	}
 	slices.Sort(lags)
 	d.perEvent = (after.CPU - c.CPU).Seconds() / float64(changes*watchers)
 	d.p50, d.p99 = lags[changes/2], lags[changes*99/100]
-	d.all = time.Duration(w.tally.at[changes-1] - c.Puts[0]).Seconds()
+	d.all = time.Duration(w.tally.times[changes-1] - c.Puts[0]).Seconds()
 	return d, nil
 }
 

@@ -12,8 +12,8 @@ import (
 
 // unit is how a value is printed: its name, and how many of it are in a second or a byte.
 type unit struct {
-	name string
-	of   float64
+	name  string
+	scale float64
 }
 
 var (
@@ -72,7 +72,9 @@ func (t *table) same(what, implementation string, bytes int64) {
 	t.sizes[what][implementation] = bytes
 }
 
-func (r row) format(value float64) string { return measure.Number(value*r.unit.of) + " " + r.unit.name }
+func (r row) format(value float64) string {
+	return measure.Number(value*r.unit.scale) + " " + r.unit.name
+}
 
 // best returns the least value of a row, to exclude what other programs cost. It returns infinity if every run failed.
 func (t *table) best(r row, implementation string) (value float64, text string) {

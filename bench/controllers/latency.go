@@ -56,10 +56,10 @@ func compareDelays(names []string, pods, runs, changes, rate int) error {
 	fmt.Fprintln(w, "\tchanges/s\tfrom write to reconcile: p50\tp99\tmost\tcalls for a change\tCPU for a change\tof "+
 		"the server\t")
 	for _, name := range names {
-		median := func(of func(delays) float64) float64 {
+		median := func(value func(delays) float64) float64 {
 			var values []float64
 			for _, d := range results[name] {
-				values = append(values, of(d))
+				values = append(values, value(d))
 			}
 			return measure.Median(values)
 		}
@@ -78,7 +78,7 @@ func compareDelays(names []string, pods, runs, changes, rate int) error {
 // reads are the calls of Reconcile for one pod: the versions that they read, and when.
 type reads []struct {
 	version uint64
-	at      int64
+	time    int64
 }
 
 // workAtRate prints the delays of a controller.
@@ -129,7 +129,7 @@ func reconcileAtRate(name, server string, pods, changes, rate int) (d delays, er
 		done   = make(chan struct{}) // closed when the last change of each pod was reconciled
 	)
 	_, err = start(ctx, client, func(pod *corev1.Pod) {
-		at, key := measure.Now(), informer.KeyOf(pod)
+		now, key := measure.Now(), informer.KeyOf(pod)
 		version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 		if err != nil {
 			panic(err) // the server sends numbers
@@ -146,8 +146,8 @@ func reconcileAtRate(name, server string, pods, changes, rate int) (d delays, er
 		n++
 		calls[key] = append(calls[key], struct {
 			version uint64
-			at      int64
-		}{version, at})
+			time    int64
+		}{version, now})
 		if until, ok := last[key]; ok && version >= until {
 			if delete(last, key); len(last) == 0 {
 				close(done)
@@ -197,17 +197,17 @@ func reconcileAtRate(name, server string, pods, changes, rate int) (d delays, er
 		Rate:   float64(changes-1) / time.Duration(released.Sent[changes-1]-released.Sent[0]).Seconds()}
 	times := make([]float64, changes)
 	for i, version := range versions {
-		of := calls[informer.Key(released.Keys[i])]
-		at := slices.IndexFunc(of, func(r struct {
+		seen := calls[informer.Key(released.Keys[i])]
+		first := slices.IndexFunc(seen, func(r struct {
 			version uint64
-			at      int64
+			time    int64
 		}) bool {
 			return r.version >= version
 		})
-		if at < 0 || of[at].at < released.Sent[i] {
+		if first < 0 || seen[first].time < released.Sent[i] {
 			return d, fmt.Errorf("change %d of %s was reconciled before it was sent, or never", i, released.Keys[i])
 		}
-		times[i] = time.Duration(of[at].at - released.Sent[i]).Seconds()
+		times[i] = time.Duration(seen[first].time - released.Sent[i]).Seconds()
 	}
 	slices.SortFunc(times, cmp.Compare[float64])
 	quantile := func(q float64) float64 { return times[int(math.Ceil(q*float64(changes)))-1] }

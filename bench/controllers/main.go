@@ -109,10 +109,10 @@ func compare(names []string, pods, runs int) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tall reconciled once s\treconciles/s\tCPU s\tlive heap MB\tpeak memory MB\t")
 	for _, name := range names {
-		median := func(of func(result) float64) float64 {
+		median := func(value func(result) float64) float64 {
 			var values []float64
 			for _, r := range results[name] {
-				values = append(values, of(r))
+				values = append(values, value(r))
 			}
 			return measure.Median(values)
 		}

@@ -89,9 +89,9 @@ func compare(pods, limit string) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "pods\tready\tpeak until then\tfor a pod\tpeak after the changes\tfor a pod\tCPU\t")
 	for _, r := range rows {
-		each := func(bytes int64) string { return measure.Bytes(float64(bytes) / float64(r.pods)) }
+		perPod := func(bytes int64) string { return measure.Bytes(float64(bytes) / float64(r.pods)) }
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", measure.Number(float64(r.pods)), measure.Seconds(r.synced.Seconds()),
-			measure.Bytes(float64(r.peakSynced)), each(r.peakSynced), measure.Bytes(float64(r.peakWindow)), each(r.peakWindow),
+			measure.Bytes(float64(r.peakSynced)), perPod(r.peakSynced), measure.Bytes(float64(r.peakWindow)), perPod(r.peakWindow),
 			measure.Seconds(r.cpu.Seconds()))
 	}
 	return w.Flush()

@@ -223,15 +223,15 @@ func (p *process) reads(ctx context.Context) error {
 			return nil
 		}
 	}
-	list := func(of groups, options func(value string) []client.ListOption, more ...client.ListOption) func(i int) error {
-		values := of.values()
+	list := func(group groups, options func(value string) []client.ListOption, more ...client.ListOption) func(i int) error {
+		values := group.values()
 		return func(i int) error {
 			value := values[i%len(values)]
 			var pods corev1.PodList
 			if err := c.List(ctx, &pods, append(options(value), more...)...); err != nil {
 				return err
 			}
-			return of.check(value, len(pods.Items))
+			return group.check(value, len(pods.Items))
 		}
 	}
 	namespace := client.InNamespace(p.info.Namespace)

@@ -109,8 +109,8 @@ func compare(o options) (r results, err error) {
 func (r results) print(to io.Writer, o options) {
 	fmt.Fprintf(to, "%d pods, %d changes/s for %v, a scrape every %v, medians of %d runs, %s, %d cores\n\n", o.pods,
 		o.rate, o.length, o.every, o.runs, runtime.Version(), runtime.NumCPU())
-	column := func(of []figures, figure func(figures) float64) (values []float64) {
-		for _, f := range of {
+	column := func(runs []figures, figure func(figures) float64) (values []float64) {
+		for _, f := range runs {
 			values = append(values, figure(f))
 		}
 		return values

@@ -110,9 +110,9 @@ func compare(to io.Writer, o options) error {
 	return w.Flush()
 }
 
-func median(of []figures, get func(figures) float64) float64 {
+func median(runs []figures, get func(figures) float64) float64 {
 	var all []float64
-	for _, f := range of {
+	for _, f := range runs {
 		all = append(all, get(f))
 	}
 	return measure.Median(all)

@@ -70,8 +70,8 @@ func (r *results) charts() (charts []chart) {
 		}
 	}
 	for _, s := range []struct {
-		series, of string
-		n          func(processRun) float64
+		series, quantity string
+		n                func(processRun) float64
 	}{
 		{sizes, "pods", func(p processRun) float64 { return float64(p.Pods) }},
 		{handlersN, "handlers", func(p processRun) float64 { return float64(p.Handlers) }},
@@ -87,7 +87,7 @@ func (r *results) charts() (charts []chart) {
 			{"heap", "Live heap", "MB", liveHeap, func(p processRun) float64 { return 1e-6 * float64(p.Pods) }},
 			{"events", "Changes a second, each told to all handlers", "", eventRate, func(processRun) float64 { return 1 }},
 		} {
-			if chart, ok := r.lines(s.series, s.of+"-"+c.name, c.title+", by number of "+s.of, s.of, c.unit, c.figure, s.n,
+			if chart, ok := r.lines(s.series, s.quantity+"-"+c.name, c.title+", by number of "+s.quantity, s.quantity, c.unit, c.figure, s.n,
 				c.scale); ok {
 				charts = append(charts, chart)
 			}
@@ -140,10 +140,10 @@ func (r *results) bars(name, title, unit, figure string, scale float64) (chart, 
 }
 
 // lines has a line for each peer and format, on logarithmic axes: proportional growth is a straight line.
-func (r *results) lines(series, name, title, of, unit, figure string, n, scale func(processRun) float64) (chart, bool) {
+func (r *results) lines(series, name, title, quantity, unit, figure string, n, scale func(processRun) float64) (chart, bool) {
 	c := newChart(series, name, title, 11*vg.Centimeter)
 	p := c.plot
-	p.X.Label.Text, p.Y.Label.Text = of, unit
+	p.X.Label.Text, p.Y.Label.Text = quantity, unit
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
 	p.Add(plotter.NewGrid())

@@ -299,12 +299,12 @@ func wrap(text string) string {
 			continue
 		}
 		for len(line) > 120 {
-			at := strings.LastIndexByte(line[:120], ' ')
-			if at <= len(indent) {
+			space := strings.LastIndexByte(line[:120], ' ')
+			if space <= len(indent) {
 				break
 			}
-			b.WriteString(line[:at] + "\n")
-			line = indent + line[at+1:]
+			b.WriteString(line[:space] + "\n")
+			line = indent + line[space+1:]
 		}
 		b.WriteString(line)
 	}

@@ -98,7 +98,7 @@ type handler struct {
 
 type logged struct {
 	version string
-	at      int64
+	time    int64
 }
 
 func (h *handler) told(version string) {
@@ -412,7 +412,7 @@ func (p *process) paced(ctx context.Context) error {
 		if told.version != versions[i] {
 			return fmt.Errorf("event %d has version %s instead of %s", i, told.version, versions[i])
 		}
-		if latencies[i] = time.Duration(told.at - changes.Sent[i]).Seconds(); changes.Sent[i] == 0 || latencies[i] < 0 {
+		if latencies[i] = time.Duration(told.time - changes.Sent[i]).Seconds(); changes.Sent[i] == 0 || latencies[i] < 0 {
 			return errors.New("a change arrived before it was sent")
 		}
 	}

@@ -114,8 +114,8 @@ func renewed(t *testing.T, lease *coordinationv1.Lease) *coordinationv1.Lease {
 	lease.ManagedFields = nil
 	manager := managedfieldstest.NewTestFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme),
 		coordinationv1.SchemeGroupVersion.WithKind("Lease"))
-	for _, at := range []time.Time{time.Unix(1_800_000_000, 123_456_000), time.Unix(1_800_000_003, 123_456_000)} {
-		lease.Spec.RenewTime = new(metav1.NewMicroTime(at))
+	for _, renewed := range []time.Time{time.Unix(1_800_000_000, 123_456_000), time.Unix(1_800_000_003, 123_456_000)} {
+		lease.Spec.RenewTime = new(metav1.NewMicroTime(renewed))
 		lease.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 		if err := manager.Update(lease, "shop-controller"); err != nil {
 			t.Fatal(err)

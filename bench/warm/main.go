@@ -118,9 +118,9 @@ func measureKind(w io.Writer, o options, k kind, address string) error {
 			}
 		}
 	}
-	median := func(of []figures, get func(figures) float64) float64 {
+	median := func(runs []figures, get func(figures) float64) float64 {
 		var all []float64
-		for _, f := range of {
+		for _, f := range runs {
 			all = append(all, get(f))
 		}
 		return measure.Median(all)

@@ -27,17 +27,17 @@ func BenchmarkSync(b *testing.B) {
 			for n := range objects {
 				stranger.Add(world.StrangePod("a", fmt.Sprint(n)))
 			}
-			synced, called, after := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
+			synced, handled, after := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
 			for b.Loop() {
 				for _, peer := range peers {
 					i := peer.over(&stranger, &corev1.Pod{}, 0, clientcache.Indexers{})
 					s, c := timesOf(b, i, objects)
 					synced[peer.name] = append(synced[peer.name], s)
-					called[peer.name] = append(called[peer.name], c)
+					handled[peer.name] = append(handled[peer.name], c)
 					after[peer.name] = append(after[peer.name], max(c-s, 0))
 				}
 			}
-			for what, durations := range map[string]map[string][]time.Duration{"synced": synced, "called": called, "after": after} {
+			for what, durations := range map[string]map[string][]time.Duration{"synced": synced, "called": handled, "after": after} {
 				medians := map[string]float64{}
 				for name, all := range durations {
 					slices.Sort(all)
@@ -53,7 +53,7 @@ func BenchmarkSync(b *testing.B) {
 }
 
 // timesOf runs an informer until it has synced and its handler has received the objects. It returns when that was.
-func timesOf(b *testing.B, i clientcache.SharedIndexInformer, objects int) (synced, called time.Duration) {
+func timesOf(b *testing.B, i clientcache.SharedIndexInformer, objects int) (synced, handled time.Duration) {
 	ctx, cancel := context.WithCancel(b.Context())
 	last, calls := make(chan time.Time, 1), 0
 	if _, err := i.AddEventHandler(clientcache.ResourceEventHandlerFuncs{AddFunc: func(any) {
@@ -68,8 +68,8 @@ func timesOf(b *testing.B, i clientcache.SharedIndexInformer, objects int) (sync
 	running.Go(func() { i.RunWithContext(ctx) })
 	<-i.HasSyncedChecker().Done()
 	synced = time.Since(began)
-	called = (<-last).Sub(began)
+	handled = (<-last).Sub(began)
 	cancel()
 	running.Wait()
-	return synced, called
+	return synced, handled
 }

@@ -227,18 +227,18 @@ func TestDifferences(t *testing.T) {
 	utilruntime.ErrorHandlers = nil
 	defer func() { utilruntime.ErrorHandlers = handlers }()
 	for _, scene := range scenes {
-		for _, of := range informers {
-			t.Run(scene.name+"/"+of.name, func(t *testing.T) {
+		for _, kind := range informers {
+			t.Run(scene.name+"/"+kind.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := world.New(t)
-					s := &stage{World: w, informer: of.create(t, w)}
+					s := &stage{World: w, informer: kind.create(t, w)}
 					resync := cmp.Or(scene.resync, time.Minute)
 					if _, err := s.informer.AddEventHandlerWithResyncPeriod(&s.events, resync); err != nil {
 						t.Fatal(err)
 					}
 					scene.play(s)
 					want := scene.ours
-					if of.name == "client-go" {
+					if kind.name == "client-go" {
 						want = scene.theirs
 					}
 					if got := strings.Join(s.said, " "); got != want {

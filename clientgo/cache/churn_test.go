@@ -45,11 +45,11 @@ func TestHandlersComeAndGo(t *testing.T) {
 					handles = append(handles, r)
 					continue
 				}
-				at := rand.IntN(len(handles))
-				if err := i.RemoveEventHandler(handles[at]); err != nil {
+				index := rand.IntN(len(handles))
+				if err := i.RemoveEventHandler(handles[index]); err != nil {
 					t.Error(err)
 				}
-				handles[at] = handles[len(handles)-1]
+				handles[index] = handles[len(handles)-1]
 				handles = handles[:len(handles)-1]
 			}
 		})

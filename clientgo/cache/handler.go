@@ -24,22 +24,22 @@ const afterPanic = time.Second
 // handler passes the events of an informer to a handler of client-go. Each call defers HandleCrash itself, so that the
 // log names the line that panicked.
 type handler struct {
-	to cache.ResourceEventHandler
-	of *registration
+	to           cache.ResourceEventHandler
+	registration *registration
 }
 
 func (h handler) OnAdd(obj Object, initial bool) {
-	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
+	defer utilruntime.HandleCrashWithLogger(h.registration.logger, h.registration.pause)
 	h.to.OnAdd(Result(obj), initial)
 }
 
 func (h handler) OnUpdate(old, new Object) {
-	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
+	defer utilruntime.HandleCrashWithLogger(h.registration.logger, h.registration.pause)
 	h.to.OnUpdate(Result(old), Result(new))
 }
 
 func (h handler) OnDelete(last Object, final bool) {
-	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
+	defer utilruntime.HandleCrashWithLogger(h.registration.logger, h.registration.pause)
 	if final {
 		h.to.OnDelete(Result(last))
 		return
@@ -49,32 +49,32 @@ func (h handler) OnDelete(last Object, final bool) {
 
 // registration is the handle that AddEventHandler returns for a handler.
 type registration struct {
-	handler cache.ResourceEventHandler
-	name    string          // of the handler
-	resync  []time.Duration // for each part
-	logger  klog.Logger
-	of      string        // the name of the informer
-	synced  chan struct{} // closed when the handler has processed the initial list
-	leaves  chan struct{} // closed when the handler is removed
-	ended   chan struct{} // closed when the last call of the handler has returned
+	handler  cache.ResourceEventHandler
+	name     string          // of the handler
+	resync   []time.Duration // for each part
+	logger   klog.Logger
+	informer string        // the name of the informer
+	synced   chan struct{} // closed when the handler has processed the initial list
+	leaves   chan struct{} // closed when the handler is removed
+	ended    chan struct{} // closed when the last call of the handler has returned
 
 	mu   sync.Mutex // protects the fields below
 	subs []*informer.Subscription
 	gone bool // the handler was removed, or the informer has stopped
 }
 
-// newRegistration returns the handle of h. of is the name of the informer.
-func newRegistration(h cache.ResourceEventHandler, of string, resync []time.Duration,
+// newRegistration returns the handle of h. informer is the name of the informer.
+func newRegistration(h cache.ResourceEventHandler, informer string, resync []time.Duration,
 	logger klog.Logger) *registration {
 	return &registration{
-		handler: h,
-		name:    fmt.Sprintf("%T", h),
-		resync:  resync,
-		logger:  logger,
-		of:      of,
-		synced:  make(chan struct{}),
-		leaves:  make(chan struct{}),
-		ended:   make(chan struct{}),
+		handler:  h,
+		name:     fmt.Sprintf("%T", h),
+		resync:   resync,
+		logger:   logger,
+		informer: informer,
+		synced:   make(chan struct{}),
+		leaves:   make(chan struct{}),
+		ended:    make(chan struct{}),
 	}
 }
 
@@ -163,7 +163,7 @@ func (r *registration) HasSynced() bool {
 
 // HasSyncedChecker returns a checker that is done when HasSynced returns true.
 func (r *registration) HasSyncedChecker() cache.DoneChecker {
-	return checker{r.of + " + event handler " + r.name, r.synced}
+	return checker{r.informer + " + event handler " + r.name, r.synced}
 }
 
 // ShutdownChan returns a channel that is closed when the handler was removed, or the informer has stopped, and the last

@@ -60,7 +60,7 @@ func newShared(config Config, parts []Part) *shared {
 	for _, p := range parts {
 		s.resyncCheck = append(s.resyncCheck, p.ResyncPeriod)
 	}
-	s.view = indexer{of: s}
+	s.view = indexer{informer: s}
 	s.view.to.Store(&store{cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{})})
 	return s
 }
@@ -97,10 +97,10 @@ func (s *shared) RunWithContext(ctx context.Context) {
 }
 
 // run runs the informer of one part.
-func (s *shared) run(ctx context.Context, i *informer.Informer[Object], of Part) {
+func (s *shared) run(ctx context.Context, i *informer.Informer[Object], part Part) {
 	if err := i.Run(ctx); ctx.Err() == nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "An informer has ended", "informer", s.name,
-			"resource", of.Resource.String())
+			"resource", part.Resource.String())
 	}
 }
 
@@ -148,13 +148,13 @@ func (s *shared) subscribeLocked(r *registration, l *live) {
 
 // onFailure returns a function that calls handler. client-go's handler, for example, logs the name of its reflector, so
 // handler receives one that only has a name.
-func (s *shared) onFailure(ctx context.Context, of Part, handler cache.WatchErrorHandlerWithContext) func(error) {
+func (s *shared) onFailure(ctx context.Context, part Part, handler cache.WatchErrorHandlerWithContext) func(error) {
 	description := s.config.ObjectDescription
 	if description == "" {
 		description = fmt.Sprintf("%T", s.config.Object)
 	}
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{}, s.config.Object, nil, cache.ReflectorOptions{
-		Name:            of.Resource.String(),
+		Name:            part.Resource.String(),
 		TypeDescription: description,
 	})
 	return func(err error) { handler(ctx, r, err) }
@@ -394,10 +394,10 @@ func (s *shared) GetStore() cache.Store { return &s.view }
 func (s *shared) GetController() cache.Controller { return controller{s} }
 
 // controller is the [cache.Controller] of an informer, which runs by itself.
-type controller struct{ of *shared }
+type controller struct{ informer *shared }
 
 func (controller) Run(<-chan struct{})                   {}
 func (controller) RunWithContext(context.Context)        {}
-func (c controller) HasSynced() bool                     { return c.of.HasSynced() }
-func (c controller) HasSyncedChecker() cache.DoneChecker { return c.of.HasSyncedChecker() }
-func (c controller) LastSyncResourceVersion() string     { return c.of.LastSyncResourceVersion() }
+func (c controller) HasSynced() bool                     { return c.informer.HasSynced() }
+func (c controller) HasSyncedChecker() cache.DoneChecker { return c.informer.HasSyncedChecker() }
+func (c controller) LastSyncResourceVersion() string     { return c.informer.LastSyncResourceVersion() }

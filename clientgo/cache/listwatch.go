@@ -144,14 +144,14 @@ func Over(lw cache.ListerWatcher, exampleObject runtime.Object, options cache.Sh
 
 // shardOf returns the shard of the field ShardSelector, which the options have since client-go 0.38, or without one the
 // shard of the ListerWatcher.
-func shardOf(options cache.SharedIndexInformerOptions, of informer.Shard) (informer.Shard, error) {
+func shardOf(options cache.SharedIndexInformerOptions, fallback informer.Shard) (informer.Shard, error) {
 	field := reflect.ValueOf(options).FieldByName("ShardSelector")
 	if !field.IsValid() || field.IsNil() {
-		return of, nil
+		return fallback, nil
 	}
 	selector, ok := field.Interface().(sharding.Selector)
 	if !ok {
-		return of, fmt.Errorf("ShardSelector is a %v, not a sharding.Selector", field.Type())
+		return fallback, fmt.Errorf("ShardSelector is a %v, not a sharding.Selector", field.Type())
 	}
 	return shards.Of(selector)
 }

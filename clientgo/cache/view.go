@@ -12,8 +12,8 @@ type store struct{ cache.Indexer }
 // indexer is the [cache.Indexer] of a [shared]. Before Run, it is an indexer of client-go, in which tests may put
 // objects. Run replaces it.
 type indexer struct {
-	of *shared
-	to atomic.Pointer[store]
+	informer *shared
+	to       atomic.Pointer[store]
 }
 
 func (x *indexer) Add(obj any) error    { return x.to.Load().Add(obj) }
@@ -44,4 +44,4 @@ func (x *indexer) ListIndexFuncValues(name string) []string {
 func (x *indexer) GetIndexers() cache.Indexers { return x.to.Load().GetIndexers() }
 
 // AddIndexers adds indexes to the informer, so that none is lost while Run replaces the indexer.
-func (x *indexer) AddIndexers(indexers cache.Indexers) error { return x.of.AddIndexers(indexers) }
+func (x *indexer) AddIndexers(indexers cache.Indexers) error { return x.informer.AddIndexers(indexers) }

@@ -102,8 +102,8 @@ func NewWithOptions(config *rest.Config, options Options) (DynamicSharedInformer
 		Transform: options.Transform,
 		Shard:     options.ShardSelector,
 		Options:   options.Storage,
-		Lister: func(of clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
-			return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(of, resource))
+		Lister: func(indexer clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
+			return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(indexer, resource))
 		},
 		ClientGo: func(resource schema.GroupVersionResource) clientcache.SharedIndexInformer {
 			return dynamicinformer.NewFilteredDynamicInformer(fallback, resource, options.Namespace, options.DefaultResync,

@@ -189,11 +189,11 @@ func restClientOf(clientset any) (*rest.RESTClient, error) {
 	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
 		return nil, fmt.Errorf("a %T has no method Discovery: set Config.Client", clientset)
 	}
-	of, ok := method.Call(nil)[0].Interface().(interface{ RESTClient() rest.Interface })
+	discovery, ok := method.Call(nil)[0].Interface().(interface{ RESTClient() rest.Interface })
 	if !ok {
 		return nil, nil
 	}
-	c, _ := of.RESTClient().(*rest.RESTClient)
+	c, _ := discovery.RESTClient().(*rest.RESTClient)
 	return c, nil
 }
 

@@ -17,19 +17,19 @@ type Collection[L runtime.Object] interface {
 
 // ListWatch returns a ListerWatcher over a collection of a clientset, for an informer of client-go that [Factory]
 // receives. Generated code uses it. tweak changes the options of each request; nil means no change.
-func ListWatch[L runtime.Object](clientset any, of Collection[L],
+func ListWatch[L runtime.Object](clientset any, collection Collection[L],
 	tweak func(*metav1.ListOptions)) clientcache.ListerWatcher {
 	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		if tweak != nil {
 			tweak(&options)
 		}
-		return of.List(ctx, options)
+		return collection.List(ctx, options)
 	}
 	watching := func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		if tweak != nil {
 			tweak(&options)
 		}
-		return of.Watch(ctx, options)
+		return collection.Watch(ctx, options)
 	}
 	return clientcache.ToListWatcherWithWatchListSemantics(&clientcache.ListWatch{
 		ListWithContextFunc:  list,

@@ -57,8 +57,8 @@ type options struct {
 
 // metricsMade counts the metrics that informers of client-go request.
 type metricsMade struct {
-	mu sync.Mutex // protects by
-	by map[informerID]int
+	mu     sync.Mutex // protects by
+	counts map[informerID]int
 }
 
 // informerID identifies an informer in metrics.
@@ -67,13 +67,13 @@ type informerID struct{ name, resource string }
 func (m *metricsMade) count(id clientcache.InformerNameAndResource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.by[informerID{id.Name(), id.GroupVersionResource().Resource}]++
+	m.counts[informerID{id.Name(), id.GroupVersionResource().Resource}]++
 }
 
 func (m *metricsMade) of(name, resource string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.by[informerID{name, resource}]
+	return m.counts[informerID{name, resource}]
 }
 
 func (m *metricsMade) NewQueuedItemMetric(id clientcache.InformerNameAndResource) clientcache.GaugeMetric {
@@ -99,7 +99,7 @@ func (metric) Observe(float64) {}
 // The informers have no metrics of client-go, even if the factory has a name. A function that InformerFor only tries
 // requests none either. A function whose informer the factory keeps has its metrics.
 func TestMetrics(t *testing.T) {
-	made := &metricsMade{by: map[informerID]int{}}
+	made := &metricsMade{counts: map[informerID]int{}}
 	clientcache.SetInformerMetricsProvider(made) // only the first call in a process has an effect
 	for impl, create := range impls {
 		name, err := clientcache.NewInformerName("metrics of " + impl)

@@ -38,8 +38,8 @@ func ofNewerGroup(t reflect.Type) bool {
 	if t == nil || t.Kind() != reflect.Pointer {
 		return false
 	}
-	of, builtIn := strings.CutPrefix(t.Elem().PkgPath(), "k8s.io/api/")
-	group, _, _ := strings.Cut(of, "/")
+	path, builtIn := strings.CutPrefix(t.Elem().PkgPath(), "k8s.io/api/")
+	group, _, _ := strings.Cut(path, "/")
 	return builtIn && !slices.Contains(groups, group)
 }
 

@@ -97,8 +97,8 @@ func newFactory(config *rest.Config, defaultResync time.Duration, o options) (Sh
 		Transform: o.transform,
 		Shard:     o.shard,
 		Options:   o.storage,
-		Lister: func(of clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
-			return metadatalister.NewRuntimeObjectShim(metadatalister.New(of, resource))
+		Lister: func(indexer clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
+			return metadatalister.NewRuntimeObjectShim(metadatalister.New(indexer, resource))
 		},
 		ClientGo: func(resource schema.GroupVersionResource) clientcache.SharedIndexInformer {
 			return metadatainformer.NewFilteredMetadataInformer(fallback, resource, o.namespace, defaultResync,

@@ -433,8 +433,8 @@ func TestReplicasAtDifferentProgress(t *testing.T) {
 			for _, l := range all {
 				c.equal("ahead", l)
 			}
-			if was, is := behind.proxy.collections[0].rv(), ahead.proxy.collections[0].rv(); was == is {
-				c.Fatalf("both replicas are at %s", is)
+			if was, now := behind.proxy.collections[0].rv(), ahead.proxy.collections[0].rv(); was == now {
+				c.Fatalf("both replicas are at %s", now)
 			}
 			ahead.kill() // all clients move to the other replica
 			both.set(behind)

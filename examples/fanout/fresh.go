@@ -136,8 +136,8 @@ func (f *freshness) catchUp(ctx context.Context, from, until uint64) {
 		}
 		if event.Type != "BOOKMARK" {
 			last = version
-		} else if at := f.cached(); last <= at && at < version {
-			f.advance(at, version)
+		} else if cached := f.cached(); last <= cached && cached < version {
+			f.advance(cached, version)
 		}
 	}
 }

@@ -300,7 +300,7 @@ func TestClientsReadWhatTheyMay(t *testing.T) {
 		response.Body.Close()
 		return response.StatusCode
 	}
-	const list, all, one = "/api/v1/namespaces/ns/pods", "/api/v1/pods?resourceVersion=1", "/api/v1/namespaces/ns/pods/a"
+	const list, all, single = "/api/v1/namespaces/ns/pods", "/api/v1/pods?resourceVersion=1", "/api/v1/namespaces/ns/pods/a"
 	const watch = list + "?watch=1&timeoutSeconds=1"
 	for _, test := range []struct {
 		token, path string
@@ -313,13 +313,13 @@ func TestClientsReadWhatTheyMay(t *testing.T) {
 		{"of-reader", all, nil, 200},
 		{"of-reader", list, nil, 200},
 		{"of-reader", watch, nil, 403},
-		{"of-reader", one, nil, 403},
+		{"of-reader", single, nil, 403},
 		{"of-reader", "/version", nil, 200},
 		{"of-reader", "/api/v1", nil, 200},
 		{"of-reader", "/api/v1/secrets", nil, 404},
 		{"of-stranger", list, nil, 403},
 		{"of-admin", list, nil, 200},
-		{"of-admin", one, nil, 200},
+		{"of-admin", single, nil, 200},
 		{"of-node", list, nil, 403},
 		{"of-node", all + "&fieldSelector=spec.nodeName%3Dn1", nil, 200},
 		{"of-node", all + "&fieldSelector=spec.nodeName%3Dn2", nil, 403},
@@ -327,7 +327,7 @@ func TestClientsReadWhatTheyMay(t *testing.T) {
 		{"of-named", watch, nil, 403},
 		{"of-named", watch + "&fieldSelector=metadata.name%3Da", nil, 200},
 		{"of-named", watch + "&fieldSelector=metadata.name%3Db", nil, 403},
-		{"", one, []tls.Certificate{certified}, 200},
+		{"", single, []tls.Certificate{certified}, 200},
 		{"", list, []tls.Certificate{nobody}, 401},
 		{"", list, []tls.Certificate{stranger}, 401},
 		{"of-reader", list, []tls.Certificate{stranger}, 200},

@@ -47,28 +47,28 @@ func (b *buckets) begin(key string) (end func(), bytes *rate.Limiter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	at := b.byKey[key]
-	if at == nil {
+	b2 := b.byKey[key]
+	if b2 == nil {
 		if len(b.byKey) >= maxBuckets && !b.makeRoomLocked(now) {
 			return nil, nil, false
 		}
 		if b.byKey == nil {
 			b.byKey = map[string]*bucket{}
 		}
-		at = &bucket{rate: rate.NewLimiter(rate.Limit(b.qps), max(1, int(2*b.qps))), bytes: newBandwidth(b.bandwidth)}
-		b.byKey[key] = at
+		b2 = &bucket{rate: rate.NewLimiter(rate.Limit(b.qps), max(1, int(2*b.qps))), bytes: newBandwidth(b.bandwidth)}
+		b.byKey[key] = b2
 	}
-	at.used = now
-	if b.open > 0 && at.open >= b.open || !at.rate.AllowN(now, 1) {
+	b2.used = now
+	if b.open > 0 && b2.open >= b.open || !b2.rate.AllowN(now, 1) {
 		return nil, nil, false
 	}
-	at.open++
+	b2.open++
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		at.open--
-		at.used = time.Now()
-	}, at.bytes, true
+		b2.open--
+		b2.used = time.Now()
+	}, b2.bytes, true
 }
 
 // maxWrite is the largest part of a response that is written at once. Every bandwidth allows it.
@@ -102,11 +102,11 @@ func (w *slowWriter) setLocked(deadline time.Time) error {
 }
 
 // postpone moves the deadline, if there is one.
-func (w *slowWriter) postpone(by time.Duration) {
+func (w *slowWriter) postpone(delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.deadline.IsZero() {
-		_ = w.setLocked(w.deadline.Add(by))
+		_ = w.setLocked(w.deadline.Add(delay))
 	}
 }
 
@@ -135,8 +135,8 @@ func (w *slowWriter) Write(b []byte) (n int, err error) {
 
 // makeRoomLocked forgets keys whose bucket is full again.
 func (b *buckets) makeRoomLocked(now time.Time) bool {
-	for key, at := range b.byKey {
-		if at.open == 0 && now.Sub(at.used) > 2*time.Second {
+	for key, b2 := range b.byKey {
+		if b2.open == 0 && now.Sub(b2.used) > 2*time.Second {
 			delete(b.byKey, key)
 		}
 	}

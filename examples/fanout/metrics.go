@@ -73,8 +73,8 @@ func (m *metrics) add(p *proxy, reviewer *review.Reviewer, listener *limitedList
 			func() float64 { return float64(c.stats().SlowWatchers) })
 		gauge("fanout_cache_age_seconds",
 			"Time since the API server last sent a resource version. It sends one at least every ten minutes.", labels, func() float64 {
-				if at := c.status().ResourceVersionTime; !at.IsZero() {
-					return time.Since(at).Seconds()
+				if seen := c.status().ResourceVersionTime; !seen.IsZero() {
+					return time.Since(seen).Seconds()
 				}
 				return 0
 			})
@@ -94,12 +94,12 @@ func (m *metrics) add(p *proxy, reviewer *review.Reviewer, listener *limitedList
 	}
 }
 
-// writer counts a response. If each is set, a client must read each part of the response within that time.
+// writer counts a response. If timeout is set, a client must read each part of the response within that time.
 type writer struct {
 	http.ResponseWriter
-	each  time.Duration
-	code  int
-	bytes int
+	timeout time.Duration
+	code    int
+	bytes   int
 }
 
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -126,11 +126,11 @@ func (w *writer) FlushError() error {
 
 // limit sets the deadline of a write, and returns the function that removes it: an idle watch has none.
 func (w *writer) limit() func() {
-	if w.each == 0 {
+	if w.timeout == 0 {
 		return func() {}
 	}
 	control := http.NewResponseController(w.ResponseWriter)
-	_ = control.SetWriteDeadline(time.Now().Add(w.each))
+	_ = control.SetWriteDeadline(time.Now().Add(w.timeout))
 	return func() { _ = control.SetWriteDeadline(time.Time{}) }
 }
 

@@ -248,7 +248,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, to route) {
 	out := &writer{ResponseWriter: w}
 	defer out.observe(p.metrics, to)
 	if to.verb == "watch" {
-		out.each = writeTimeout
+		out.timeout = writeTimeout
 	} else {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(listTimeout)) // ends with the request
 	}

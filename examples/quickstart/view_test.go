@@ -15,11 +15,11 @@ import (
 )
 
 func testFrame() frame {
-	at := time.Date(2026, 1, 15, 9, 0, 12, 0, time.UTC)
+	now := time.Date(2026, 1, 15, 9, 0, 12, 0, time.UTC)
 	return frame{
-		time: at, up: 12 * time.Second, source: "v1 pods at http://127.0.0.1:8001", loaded: 20_000, total: 20_000, read: 21_234,
+		time: now, up: 12 * time.Second, source: "v1 pods at http://127.0.0.1:8001", loaded: 20_000, total: 20_000, read: 21_234,
 		synced: 495_230 * time.Microsecond,
-		status: informer.InformerStatus{Reflectors: []status.Reflector{{State: status.ReflectorWatching, Since: at.Add(-10 * time.Second), WatchOpen: true}}},
+		status: informer.InformerStatus{Reflectors: []status.Reflector{{State: status.ReflectorWatching, Since: now.Add(-10 * time.Second), WatchOpen: true}}},
 		pods:   20_013, rv: "25013",
 		phases: []group{{"Running", 19_700}, {"Pending", 313}},
 		nodes:  []group{{"ip-172-18-3-4.eu-west-1.compute.internal", 48}, {"ip-172-18-3-5.eu-west-1.compute.internal", 24}},

@@ -28,11 +28,11 @@ func table(version apiextensionsv1.CustomResourceDefinitionVersion) (*watchcache
 	return &watchcache.Table{
 		Columns: empty.ColumnDefinitions,
 		Cells: func(obj metav1.Object) []any {
-			one, err := convertor.ConvertToTable(context.Background(), obj.(*unstructured.Unstructured), nil)
-			if err != nil || len(one.Rows) != 1 {
+			row, err := convertor.ConvertToTable(context.Background(), obj.(*unstructured.Unstructured), nil)
+			if err != nil || len(row.Rows) != 1 {
 				return make([]any, len(empty.ColumnDefinitions)) // cannot happen for an unstructured object
 			}
-			return one.Rows[0].Cells
+			return row.Rows[0].Cells
 		},
 	}, nil
 }

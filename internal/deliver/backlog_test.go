@@ -67,9 +67,9 @@ func TestBacklogIsBounded(t *testing.T) {
 	var b backlog[*thing]
 	b.add(&Change[*thing]{Key: object.Key{Name: "0"}, New: &thing{"0", 1, 1}, Added: true}, true, 0, 0)
 	for i := range 20_000 {
-		one := &thing{"key" + strconv.Itoa(i), 1, 1}
-		b.add(&Change[*thing]{Key: object.KeyOf(one), New: one, Added: true}, false, 0, 1)
-		b.add(&Change[*thing]{Key: object.KeyOf(one), Old: one, Last: one, Deleted: true, Final: true}, false, 0, 0)
+		obj := &thing{"key" + strconv.Itoa(i), 1, 1}
+		b.add(&Change[*thing]{Key: object.KeyOf(obj), New: obj, Added: true}, false, 0, 1)
+		b.add(&Change[*thing]{Key: object.KeyOf(obj), Old: obj, Last: obj, Deleted: true, Final: true}, false, 0, 0)
 	}
 	if n := cap(b.queue); n > 2048 || b.len() != 1 {
 		t.Errorf("%d entries in a queue of %d", b.len(), n)

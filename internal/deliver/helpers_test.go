@@ -154,8 +154,8 @@ func newHub(t *testing.T, w *world) *Hub[*thing] {
 func (w *world) apply(t *testing.T, h *Hub[*thing], things ...*thing) {
 	t.Helper()
 	if _, err := h.Apply(func() (changes []Change[*thing], err error) {
-		for _, one := range things {
-			changes = append(changes, w.set(one))
+		for _, next := range things {
+			changes = append(changes, w.set(next))
 		}
 		return changes, nil
 	}, false); err != nil {

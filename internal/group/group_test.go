@@ -54,9 +54,9 @@ func newTable(l *log) *Table[string, string] {
 }
 
 // join joins the member with that name, which is its key too.
-func join(t *testing.T, of *Table[string, string], name string) (release func()) {
+func join(t *testing.T, table *Table[string, string], name string) (release func()) {
 	t.Helper()
-	got, release, err := of.Join(name, func() (string, error) { return name, nil }, func(string) error { return nil })
+	got, release, err := table.Join(name, func() (string, error) { return name, nil }, func(string) error { return nil })
 	if err != nil || got != name {
 		t.Fatalf("joined %q, %v", got, err)
 	}

@@ -238,9 +238,9 @@ func TestObjectThatIsReadDuringAListIsHeldOnce(t *testing.T) {
 		return r.all(keys)(ctx, take)
 	}
 	r.wantList(keys, list, Cost{Objects: 9, Requests: 2})
-	one := sizeOf(newObject("000", "1", 0).Value)
-	if s := r.Status(); s.Held != 9 || s.Bytes != 9*one || r.held.order.Len() != 9 {
-		t.Errorf("%+v, %d in order; one takes %d bytes", s, r.held.order.Len(), one)
+	size := sizeOf(newObject("000", "1", 0).Value)
+	if s := r.Status(); s.Held != 9 || s.Bytes != 9*size || r.held.order.Len() != 9 {
+		t.Errorf("%+v, %d in order; one takes %d bytes", s, r.held.order.Len(), size)
 	}
 }
 

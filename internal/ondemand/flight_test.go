@@ -124,18 +124,18 @@ func TestVersionsHaveRequestsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		defer r.Close()
-		of := map[string]*hanging{"5": {release: make(chan string)}, "6": {release: make(chan string)}}
+		requests := map[string]*hanging{"5": {release: make(chan string)}, "6": {release: make(chan string)}}
 		r.answer = func(ctx context.Context, n int, key object.Key, version string) (Object[*thing], error) {
-			return of[version].answer(ctx, n, key, version)
+			return requests[version].answer(ctx, n, key, version)
 		}
 		early := r.reads(t.Context(), 1)
 		r.see(keyA, "u", "6")
 		late := r.reads(t.Context(), 1)
-		of["6"].release <- "u@6"
+		requests["6"].release <- "u@6"
 		if got := <-late; got.err != nil || got.obj.Text != "u@6" {
 			t.Errorf("the late read: %+v", got)
 		}
-		of["5"].release <- "u@5"
+		requests["5"].release <- "u@5"
 		if got := <-early; got.err != nil || got.obj.Text != "u@6" {
 			t.Errorf("the early read: %+v", got)
 		}

@@ -108,7 +108,7 @@ func (m *model) fetch(ctx context.Context, key object.Key, version string) (Obje
 	m.pause(10)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at, failed := len(m.history), m.rng.IntN(100) < m.fails
+	reached, failed := len(m.history), m.rng.IntN(100) < m.fails
 	if version != "" {
 		least, err := strconv.Atoi(version)
 		if err != nil {
@@ -116,17 +116,17 @@ func (m *model) fetch(ctx context.Context, key object.Key, version string) (Obje
 		}
 		switch m.rng.IntN(10) {
 		case 0: // it ignores the version
-			at = m.rng.IntN(at + 1)
+			reached = m.rng.IntN(reached + 1)
 		case 1:
 			failed = true
 		default:
-			at = least + m.rng.IntN(at-least+1)
+			reached = least + m.rng.IntN(reached-least+1)
 		}
 	}
 	if failed {
 		return Object[*thing]{}, errDown
 	}
-	id, changed := m.at(key, at)
+	id, changed := m.at(key, reached)
 	if id == (ID{}) && version != "" && changed < mustAtoi(version) {
 		return Object[*thing]{}, errDown // a server that ignored the version cannot be told from one that lost the object
 	}

@@ -125,7 +125,7 @@ func TestReadIsNotOlderThanTheMetadata(t *testing.T) {
 		want  string // or the text of the error
 		asked string
 		held  int
-		is    func(error) bool // nil for no error
+		class func(error) bool // nil for no error
 	}{
 		{name: "the same version", sends: []any{"u@5"}, want: "u@5", asked: "5", held: 1},
 		{name: "a newer version", sends: []any{"u@10"}, want: "u@10", asked: "5"},
@@ -135,23 +135,23 @@ func TestReadIsNotOlderThanTheMetadata(t *testing.T) {
 		{name: "created again, as the store sees", sees: "v@7", sends: []any{"u@5", "v@7"}, want: "v@7", asked: "5 7", held: 1},
 		{name: "the server ignores the version", sends: []any{"u@4", "u@5"}, want: "u@5", asked: "5 ", held: 1},
 		{name: "the server is behind", sends: []any{ahead, "u@5"}, want: "u@5", asked: "5 ", held: 1},
-		{name: "the server is restored", sends: []any{"u@4", "u@4"}, want: "older object", asked: "5 ", is: isStale},
+		{name: "the server is restored", sends: []any{"u@4", "u@4"}, want: "older object", asked: "5 ", class: isStale},
 		{name: "the server is restored, as the store sees", sees: "u@4", sends: []any{"u@4", "u@4", "u@4"}, want: "u@4", asked: "5  4", held: 1},
-		{name: "another object of that version", sends: []any{"v@5", "v@5"}, want: "older object", asked: "5 ", is: isStale},
-		{name: "deleted", sees: "-", sends: []any{"u@5"}, want: "not found", asked: "5", is: apierrors.IsNotFound},
-		{name: "deleted, the watch is behind", sends: []any{gone}, want: "not found", asked: "5", is: apierrors.IsNotFound},
+		{name: "another object of that version", sends: []any{"v@5", "v@5"}, want: "older object", asked: "5 ", class: isStale},
+		{name: "deleted", sees: "-", sends: []any{"u@5"}, want: "not found", asked: "5", class: apierrors.IsNotFound},
+		{name: "deleted, the watch is behind", sends: []any{gone}, want: "not found", asked: "5", class: apierrors.IsNotFound},
 		{name: "deleted and created again, as the store sees", sees: "v@9", sends: []any{gone, "v@9"}, want: "v@9", asked: "5 9", held: 1},
-		{name: "deleted behind a server that is behind", sends: []any{ahead, gone}, want: "not found", asked: "5 ", is: apierrors.IsNotFound},
-		{name: "a page of a proxy", sends: []any{page}, want: "is not about the object", asked: "5", is: isUnknown},
-		{name: "404 of no object", sends: []any{apierrors.NewNotFound(schema.GroupResource{}, "")}, want: "is not about the object", asked: "5", is: isUnknown},
-		{name: "403", sends: []any{forbidden}, want: "forbidden", asked: "5", is: apierrors.IsForbidden},
+		{name: "deleted behind a server that is behind", sends: []any{ahead, gone}, want: "not found", asked: "5 ", class: apierrors.IsNotFound},
+		{name: "a page of a proxy", sends: []any{page}, want: "is not about the object", asked: "5", class: isUnknown},
+		{name: "404 of no object", sends: []any{apierrors.NewNotFound(schema.GroupResource{}, "")}, want: "is not about the object", asked: "5", class: isUnknown},
+		{name: "403", sends: []any{forbidden}, want: "forbidden", asked: "5", class: apierrors.IsForbidden},
 		//lint:ignore SA1019 servers still answer it
-		{name: "410", sends: []any{apierrors.NewGone("gone")}, want: "gone", asked: "5", is: apierrors.IsGone},
-		{name: "429", sends: []any{apierrors.NewTooManyRequests("slow", 1)}, want: "slow", asked: "5", is: apierrors.IsTooManyRequests},
-		{name: "500 of the second request", sends: []any{ahead, apierrors.NewInternalError(errors.New("x"))}, want: "x", asked: "5 ", is: apierrors.IsInternalError},
-		{name: "403, deleted", sees: "-", sends: []any{forbidden}, want: "not found", asked: "5", is: apierrors.IsNotFound},
-		{name: "no number", sends: []any{"u@x"}, want: "cannot be ordered", asked: "5", is: isUnknown},
-		{name: "no version", sends: []any{"u@"}, want: "cannot be ordered", asked: "5", is: isUnknown},
+		{name: "410", sends: []any{apierrors.NewGone("gone")}, want: "gone", asked: "5", class: apierrors.IsGone},
+		{name: "429", sends: []any{apierrors.NewTooManyRequests("slow", 1)}, want: "slow", asked: "5", class: apierrors.IsTooManyRequests},
+		{name: "500 of the second request", sends: []any{ahead, apierrors.NewInternalError(errors.New("x"))}, want: "x", asked: "5 ", class: apierrors.IsInternalError},
+		{name: "403, deleted", sees: "-", sends: []any{forbidden}, want: "not found", asked: "5", class: apierrors.IsNotFound},
+		{name: "no number", sends: []any{"u@x"}, want: "cannot be ordered", asked: "5", class: isUnknown},
+		{name: "no version", sends: []any{"u@"}, want: "cannot be ordered", asked: "5", class: isUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -165,9 +165,9 @@ func TestReadIsNotOlderThanTheMetadata(t *testing.T) {
 			}
 			obj, err := r.Get(t.Context(), keyA)
 			switch {
-			case c.is == nil && (err != nil || obj.Text != c.want):
+			case c.class == nil && (err != nil || obj.Text != c.want):
 				t.Errorf("%v, %v, want %s", obj, err, c.want)
-			case c.is != nil && (obj != nil || err == nil || !c.is(err) || !strings.Contains(err.Error(), c.want)):
+			case c.class != nil && (obj != nil || err == nil || !c.class(err) || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("%v, %v, want an error with %q", obj, err, c.want)
 			}
 			if asked := strings.Join(r.asked, " "); asked != c.asked || len(r.asked) != len(c.sends) {

@@ -173,7 +173,7 @@ func TestPipelineEndsWithTheFirstFailure(t *testing.T) {
 		"hand exits": {hand: func(int) error { runtime.Goexit(); return nil }, want: ErrGoroutineEnded},
 		"do exits":   {do: func(int) error { runtime.Goexit(); return nil }, want: ErrGoroutineEnded},
 	} {
-		for at := range 20 {
+		for failing := range 20 {
 			for _, slow := range []int{0, 1, 2} {
 				synctest.Test(t, func(t *testing.T) {
 					var handed []int
@@ -190,12 +190,12 @@ func TestPipelineEndsWithTheFirstFailure(t *testing.T) {
 					}
 					p.Do = func(b *numbers) {
 						time.Sleep(time.Duration((*b)[0]*slow%5) * time.Millisecond)
-						if c.do != nil && (*b)[0] >= at*batchSize {
+						if c.do != nil && (*b)[0] >= failing*batchSize {
 							_ = fails((*b)[0], c.do)
 						}
 					}
 					p.Hand = func(b *numbers) error {
-						if c.hand != nil && (*b)[0] >= at*batchSize {
+						if c.hand != nil && (*b)[0] >= failing*batchSize {
 							return fails((*b)[0], c.hand)
 						}
 						return hand(b)
@@ -216,7 +216,7 @@ func TestPipelineEndsWithTheFirstFailure(t *testing.T) {
 						t.Errorf("%s: %v, failed %v, cancelled %d times", name, err, p.Failed(), cancelled.Load())
 					}
 					first := int(failed.Load())
-					if len(handed) > first || c.do == nil && len(handed) != first || first >= (at+1)*batchSize {
+					if len(handed) > first || c.do == nil && len(handed) != first || first >= (failing+1)*batchSize {
 						t.Errorf("%s: %d are handed on after the failure of number %d", name, len(handed), first)
 					}
 					for i, n := range handed {

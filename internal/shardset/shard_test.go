@@ -12,7 +12,7 @@ import (
 // Guarantees: S2
 func TestMinus(t *testing.T) {
 	const most = math.MaxUint64
-	of := func(bounds ...uint64) (ranges []Range) {
+	ranges := func(bounds ...uint64) (ranges []Range) {
 		for i := 0; i < len(bounds); i += 2 {
 			ranges = append(ranges, Range{bounds[i], bounds[i+1]})
 		}
@@ -23,30 +23,30 @@ func TestMinus(t *testing.T) {
 		want          []Range
 		common        bool
 	}{
-		{of(), of(), of(), true},
-		{of(1, 2), of(), of(), true},
-		{of(), of(1, 2), of(0, 0, 3, most), true},
-		{of(), of(0, 2), of(3, most), true},
-		{of(), of(5, most), of(0, 4), true},
-		{of(), of(0, most), of(), true},
-		{of(1, 2), of(1, 2), of(), true},
-		{of(1, 2), of(1, 3), of(), true},
-		{of(1, 3), of(1, 2), of(3, 3), true},
-		{of(1, 3), of(2, 2), of(1, 1, 3, 3), true},
-		{of(1, 3), of(4, 6), of(1, 3), false},
-		{of(4, 6), of(1, 3), of(4, 6), false},
-		{of(1, 6), of(4, 6, 1, 3), of(), true},
-		{of(1, 6), of(5, 6, 1, 3), of(4, 4), true},
-		{of(2, 6), of(0, 3, 2, 4, 3, 9), of(), true},
-		{of(1, 1, 3, 3, 5, 5), of(1, 3, 5, 5), of(), true},
-		{of(5, 5, 1, 1, 4, 4), of(1, 3, 5, 5), of(4, 4), true},
-		{of(1, 4, 3, 9, 2, 2), of(4, 5), of(1, 3, 6, 9), true},
-		{of(0, 9, 20, 29), of(5, 24), of(0, 4, 25, 29), true},
-		{of(0, most), of(0, 7, 8, most), of(), true},
-		{of(0, most), of(0, 7, 9, most), of(8, 8), true},
-		{of(7, most), of(9, most, 0, 6), of(7, 8), true},
-		{of(0, most), of(most, most), of(0, most-1), true},
-		{of(0, most), of(0, 0), of(1, most), true},
+		{ranges(), ranges(), ranges(), true},
+		{ranges(1, 2), ranges(), ranges(), true},
+		{ranges(), ranges(1, 2), ranges(0, 0, 3, most), true},
+		{ranges(), ranges(0, 2), ranges(3, most), true},
+		{ranges(), ranges(5, most), ranges(0, 4), true},
+		{ranges(), ranges(0, most), ranges(), true},
+		{ranges(1, 2), ranges(1, 2), ranges(), true},
+		{ranges(1, 2), ranges(1, 3), ranges(), true},
+		{ranges(1, 3), ranges(1, 2), ranges(3, 3), true},
+		{ranges(1, 3), ranges(2, 2), ranges(1, 1, 3, 3), true},
+		{ranges(1, 3), ranges(4, 6), ranges(1, 3), false},
+		{ranges(4, 6), ranges(1, 3), ranges(4, 6), false},
+		{ranges(1, 6), ranges(4, 6, 1, 3), ranges(), true},
+		{ranges(1, 6), ranges(5, 6, 1, 3), ranges(4, 4), true},
+		{ranges(2, 6), ranges(0, 3, 2, 4, 3, 9), ranges(), true},
+		{ranges(1, 1, 3, 3, 5, 5), ranges(1, 3, 5, 5), ranges(), true},
+		{ranges(5, 5, 1, 1, 4, 4), ranges(1, 3, 5, 5), ranges(4, 4), true},
+		{ranges(1, 4, 3, 9, 2, 2), ranges(4, 5), ranges(1, 3, 6, 9), true},
+		{ranges(0, 9, 20, 29), ranges(5, 24), ranges(0, 4, 25, 29), true},
+		{ranges(0, most), ranges(0, 7, 8, most), ranges(), true},
+		{ranges(0, most), ranges(0, 7, 9, most), ranges(8, 8), true},
+		{ranges(7, most), ranges(9, most, 0, 6), ranges(7, 8), true},
+		{ranges(0, most), ranges(most, most), ranges(0, most-1), true},
+		{ranges(0, most), ranges(0, 0), ranges(1, most), true},
 	} {
 		if got, common := minus(c.ranges, c.other); !slices.Equal(got, c.want) || common != c.common {
 			t.Errorf("%v minus %v: %v, %v", c.ranges, c.other, got, common)

@@ -96,12 +96,12 @@ type empty struct{}
 var versioned = regexp.MustCompile(`^v\d+$`)
 
 // Import implements types.Importer.
-func (empty) Import(of string) (*types.Package, error) {
-	name := path.Base(of)
-	if parent := path.Base(path.Dir(of)); versioned.MatchString(name) && strings.Contains(path.Dir(of), "/") && parent != "core" {
+func (empty) Import(importPath string) (*types.Package, error) {
+	name := path.Base(importPath)
+	if parent := path.Base(path.Dir(importPath)); versioned.MatchString(name) && strings.Contains(path.Dir(importPath), "/") && parent != "core" {
 		name = parent
 	}
-	p := types.NewPackage(of, strings.ReplaceAll(name, "-", "_"))
+	p := types.NewPackage(importPath, strings.ReplaceAll(name, "-", "_"))
 	p.MarkComplete()
 	return p, nil
 }
@@ -291,8 +291,8 @@ func (x *extraction) print(pkg string, f *ast.File, decls []ast.Decl) ([]byte, e
 					return true
 				}
 				n.Name = cmp.Or(x.replaced[name], "cache."+name)
-				by, _, _ := strings.Cut(n.Name, ".")
-				imports[by] = cmp.Or(x.imports[by], x.from)
+				pkgName, _, _ := strings.Cut(n.Name, ".")
+				imports[pkgName] = cmp.Or(x.imports[pkgName], x.from)
 			}
 			return true
 		})

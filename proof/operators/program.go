@@ -127,8 +127,8 @@ func (p program) prepare(ctx context.Context, m copied.Module, s setup, folder s
 	for module, version := range p.require {
 		args = append(args, "-require="+module+"@"+version)
 	}
-	for module, by := range p.replace {
-		args = append(args, "-replace="+module+"="+by)
+	for module, replacement := range p.replace {
+		args = append(args, "-replace="+module+"="+replacement)
 	}
 	if _, err := copied.Go(ctx, m.Dir, args...); len(args) > 2 && err != nil {
 		return err
@@ -160,12 +160,12 @@ func (p program) prepare(ctx context.Context, m copied.Module, s setup, folder s
 
 // env returns the environment variables that the program's tests need.
 func (p program) env(ctx context.Context, m copied.Module) (env []string, err error) {
-	for variable, at := range p.folders {
-		out, err := copied.Go(ctx, m.Dir, "list", "-mod=mod", "-m", "-f", "{{.Dir}}", at[0])
+	for variable, place := range p.folders {
+		out, err := copied.Go(ctx, m.Dir, "list", "-mod=mod", "-m", "-f", "{{.Dir}}", place[0])
 		if err != nil {
 			return nil, err
 		}
-		env = append(env, variable+"="+filepath.Join(strings.TrimSpace(string(out)), filepath.FromSlash(at[1])))
+		env = append(env, variable+"="+filepath.Join(strings.TrimSpace(string(out)), filepath.FromSlash(place[1])))
 	}
 	return env, nil
 }

@@ -25,9 +25,9 @@ func servers(ctx context.Context) (string, error) {
 }
 
 // replace makes the module in dir take modules from folders.
-func replace(ctx context.Context, dir string, by map[string]string) error {
+func replace(ctx context.Context, dir string, folders map[string]string) error {
 	args := []string{"mod", "edit"}
-	for module, folder := range by {
+	for module, folder := range folders {
 		args = append(args, "-replace="+module+"="+folder)
 	}
 	_, err := copied.Go(ctx, dir, args...)
@@ -62,7 +62,7 @@ func createOurs(dir string, c cache) error {
 }
 
 // substitute changes the one place of a file that matches.
-func substitute(file string, what *regexp.Regexp, by string) error {
+func substitute(file string, what *regexp.Regexp, text string) error {
 	src, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func substitute(file string, what *regexp.Regexp, by string) error {
 	if n := len(what.FindAllIndex(src, -1)); n != 1 {
 		return fmt.Errorf("%s has %s %d times: this version is not known", file, what, n)
 	}
-	return os.WriteFile(file, what.ReplaceAll(src, []byte(by)), 0o644)
+	return os.WriteFile(file, what.ReplaceAll(src, []byte(text)), 0o644)
 }
 
 // heapFile is the environment variable with the name of the file to which the live heap is written.

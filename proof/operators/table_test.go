@@ -48,7 +48,7 @@ func TestTable(t *testing.T) {
 // A test that fails with one of our caches counts, unless it fails with controller-runtime's, too. So does one that
 // passes only with controller-runtime's. A number that is new in each run is no part of a name.
 func TestWorseThanTheirs(t *testing.T) {
-	of := func(cache, passed, failed string) result {
+	newResult := func(cache, passed, failed string) result {
 		r := result{program: "m", cache: cache}
 		for _, name := range strings.Fields(passed) {
 			r.outcomes = append(r.outcomes, outcome.Outcome{Test: name, Passed: true})
@@ -62,16 +62,16 @@ func TestWorseThanTheirs(t *testing.T) {
 		all  []result
 		want string
 	}{
-		{[]result{of(theirs, "A", "B"), of("crcache", "A", "B")}, ""},
-		{[]result{of(theirs, "A", "B"), of("crcache", "A B", "")}, ""},
-		{[]result{of(theirs, "A", "B"), of("crcache", "B", "A")}, "m with crcache:  A fails only there"},
-		{[]result{of(theirs, "A", "B"), of("crcache", "A", "B"), of("Share", "", "A B")}, "m with Share:  A fails only there"},
-		{[]result{of(theirs, "A", ""), of("crcache", "", "")}, "m with crcache:  A does not run"},
-		{[]result{of("crcache", "A", "B")}, "m with crcache:  B fails only there"},
-		{[]result{of("crcache", "A", "")}, ""},
-		{[]result{of(theirs, "A/random(1795633142781390871)", ""), of("crcache", "A/random(1795633465671048928)", "")}, ""},
-		{[]result{of(theirs, "A/1795633142781390871 A/1795633142781390872", ""),
-			of("crcache", "A/1795633465671048928", "A/1795633465671048929")}, "m with crcache:  A/N fails only there"},
+		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "A", "B")}, ""},
+		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "A B", "")}, ""},
+		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "B", "A")}, "m with crcache:  A fails only there"},
+		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "A", "B"), newResult("Share", "", "A B")}, "m with Share:  A fails only there"},
+		{[]result{newResult(theirs, "A", ""), newResult("crcache", "", "")}, "m with crcache:  A does not run"},
+		{[]result{newResult("crcache", "A", "B")}, "m with crcache:  B fails only there"},
+		{[]result{newResult("crcache", "A", "")}, ""},
+		{[]result{newResult(theirs, "A/random(1795633142781390871)", ""), newResult("crcache", "A/random(1795633465671048928)", "")}, ""},
+		{[]result{newResult(theirs, "A/1795633142781390871 A/1795633142781390872", ""),
+			newResult("crcache", "A/1795633465671048928", "A/1795633465671048929")}, "m with crcache:  A/N fails only there"},
 	} {
 		if got := strings.Join(worseThanTheirs(test.all), "\n"); got != test.want {
 			t.Errorf("%v: %q, want %q", test.all, got, test.want)

@@ -99,11 +99,11 @@ func createNode(ctx context.Context, client clientset.Interface, name string) er
 			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64"},
 		},
 	}
-	for kind, is := range map[corev1.NodeConditionType]corev1.ConditionStatus{
+	for kind, status := range map[corev1.NodeConditionType]corev1.ConditionStatus{
 		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeMemoryPressure: corev1.ConditionFalse,
 		corev1.NodeDiskPressure: corev1.ConditionFalse, corev1.NodePIDPressure: corev1.ConditionFalse,
 	} {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: is,
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status,
 			LastHeartbeatTime: metav1.Time{Time: time.Now()}, LastTransitionTime: metav1.Time{Time: time.Now()}})
 	}
 	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {

@@ -45,24 +45,24 @@ type process struct {
 // start starts the program of p in folder bin with informers of kind k. Its files are in dir, which must exist.
 func start(p program, k kind, bin, dir string, config *rest.Config) (*process, error) {
 	name := p.name + "-" + k.name
-	at := place{kubeconfig: filepath.Join(dir, "kubeconfig"), dir: filepath.Join(dir, name)}
+	place := place{kubeconfig: filepath.Join(dir, "kubeconfig"), dir: filepath.Join(dir, name)}
 	if err := errors.Join(
-		write(filepath.Join(at.dir, policyFile), policy), writeKubeconfig(at.kubeconfig, config)); err != nil {
+		write(filepath.Join(place.dir, policyFile), policy), writeKubeconfig(place.kubeconfig, config)); err != nil {
 		return nil, err
 	}
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	at.port = ports[0]
+	place.port = ports[0]
 	file, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
 		return nil, err
 	}
-	r := &process{name: name, port: at.port, debug: fmt.Sprintf("127.0.0.1:%d", ports[1]), ready: p.ready,
+	r := &process{name: name, port: place.port, debug: fmt.Sprintf("127.0.0.1:%d", ports[1]), ready: p.ready,
 		done: make(chan struct{}), began: time.Now()}
-	r.cmd = exec.Command(filepath.Join(bin, p.binary(k)), p.flags(at)...)
-	r.cmd.Env = []string{storageVar + "=" + k.storage, debugVar + "=" + r.debug, "HOME=" + at.dir,
+	r.cmd = exec.Command(filepath.Join(bin, p.binary(k)), p.flags(place)...)
+	r.cmd.Env = []string{storageVar + "=" + k.storage, debugVar + "=" + r.debug, "HOME=" + place.dir,
 		"GODEBUG=" + os.Getenv("GODEBUG")} // with gctrace=1, the log has the growth of the heap
 	r.log = &follower{file: file, ready: p.ready, processor: func() (time.Duration, error) {
 		return processorOf(r.cmd.Process.Pid)
@@ -112,8 +112,8 @@ func (p *process) synced(ctx context.Context) (took, processor time.Duration, er
 		case <-ticker.C:
 		}
 		if p.ready.path == "" {
-			if at, processor, ok := p.log.synced(time.Now()); ok {
-				return at.Sub(p.began), processor, nil
+			if end, processor, ok := p.log.synced(time.Now()); ok {
+				return end.Sub(p.began), processor, nil
 			}
 			continue
 		}
@@ -176,7 +176,7 @@ type follower struct {
 	last     []byte     // the end of the log
 	waiting  int        // how many parts of the process have begun to wait
 	finished int        // how many have ended to
-	at       time.Time  // of the last change of these
+	time     time.Time  // of the last change of these
 	used     time.Duration
 }
 
@@ -210,18 +210,18 @@ func (f *follower) read(line []byte) {
 		f.finished++
 	}
 	if waits || done {
-		f.at = time.Now()
+		f.time = time.Now()
 		f.used, _ = f.processor() // an error means that the process has ended, which the caller of synced sees
 	}
 }
 
 // synced reports whether all parts of the process have waited for their informers, and none has begun to since. It
 // returns when the last one ended to wait, and the processor time used by then.
-func (f *follower) synced(now time.Time) (at time.Time, used time.Duration, ok bool) {
+func (f *follower) synced(now time.Time) (end time.Time, used time.Duration, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	ok = f.finished > 0 && f.finished == f.waiting+f.ready.silent && now.Sub(f.at) >= quiet
-	return f.at, f.used, ok
+	ok = f.finished > 0 && f.finished == f.waiting+f.ready.silent && now.Sub(f.time) >= quiet
+	return f.time, f.used, ok
 }
 
 func (f *follower) tail() string {

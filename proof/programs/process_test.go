@@ -45,8 +45,8 @@ func TestLogTellsWhenAllHasSynced(t *testing.T) {
 		log("c done\n")
 		want := time.Now()
 		log("other\n")
-		if at, used, ok := f.synced(want.Add(quiet)); !ok || !at.Equal(want) || used != 5*time.Second {
-			t.Errorf("synced at %v with %v, %t; want %v with 5s", at, used, ok, want)
+		if end, used, ok := f.synced(want.Add(quiet)); !ok || !end.Equal(want) || used != 5*time.Second {
+			t.Errorf("synced at %v with %v, %t; want %v with 5s", end, used, ok, want)
 		}
 		if file.String() != "a waits\nb waits\nother\na done\ncollector\nb done\nc waits\nc done\nother\n" {
 			t.Errorf("the file has %q", file.String())

@@ -213,9 +213,9 @@ func (s *script) scale(n int) func(context.Context) error {
 func (s *script) deployed(n int32) func(context.Context) error {
 	return func(ctx context.Context) error {
 		d, err := s.client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
-		if is := d.Status; err == nil && (is.ObservedGeneration != d.Generation || is.Replicas != n ||
-			is.UpdatedReplicas != n || is.AvailableReplicas != n) {
-			err = notYet("of %d replicas %d are updated and %d available", is.Replicas, is.UpdatedReplicas, is.AvailableReplicas)
+		if status := d.Status; err == nil && (status.ObservedGeneration != d.Generation || status.Replicas != n ||
+			status.UpdatedReplicas != n || status.AvailableReplicas != n) {
+			err = notYet("of %d replicas %d are updated and %d available", status.Replicas, status.UpdatedReplicas, status.AvailableReplicas)
 		}
 		return err
 	}

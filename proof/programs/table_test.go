@@ -8,11 +8,11 @@ import (
 
 // The ratios are those of what objects add to an empty cluster, to client-go's of the same program.
 func TestMeasured(t *testing.T) {
-	of := func(program, kind string, empty, full int64) result {
+	newResult := func(program, kind string, empty, full int64) result {
 		return result{program, kind, usage{resident: empty << 20, heap: empty << 19}, usage{synced: 1500 * time.Millisecond,
 			processor: 3 * time.Second, later: time.Second, resident: full << 20, peak: full << 21, heap: full << 19}}
 	}
-	got := measured([]result{of("a", "client-go", 100, 300), of("a", "Compact", 100, 140), of("b", "Share", 50, 60)})
+	got := measured([]result{newResult("a", "client-go", 100, 300), newResult("a", "Compact", 100, 140), newResult("b", "Share", 50, 60)})
 	const want = `program  informers  synced (s)  processor (s)  idle processor (s)  empty (MiB)  resident (MiB)  peak (MiB)  caches (MiB)  ratio  heap of caches (MiB)  ratio  goal
 a        client-go  1.5         3.0            1.0                 100          300             600         200           1.00   100.0                 1.00   -
 a        Compact    1.5         3.0            1.0                 100          140             280         40            0.20   20.0                  0.20   0.20

@@ -207,7 +207,7 @@ func (s *Server) list(w http.ResponseWriter, f *format, version, limit, token st
 // watch sends the released changes after version, and before them all pods if initial is set. With TLS it flushes after
 // each event, like kube-apiserver, which does so whenever no other event waits.
 func (s *Server) watch(r *http.Request, w http.ResponseWriter, f *format, version string, initial bool) {
-	ctx, each := r.Context(), r.TLS != nil
+	ctx, unbuffered := r.Context(), r.TLS != nil
 	w.Header().Set("Content-Type", f.watchType)
 	since, _ := strconv.ParseUint(version, 10, 64)
 	next := sort.Search(len(s.versions), func(i int) bool { return s.versions[i] > since })
@@ -221,7 +221,7 @@ func (s *Server) watch(r *http.Request, w http.ResponseWriter, f *format, versio
 	s.mu.Unlock()
 	send := func(frame []byte) {
 		_, _ = buffered.Write(frame)
-		if each {
+		if unbuffered {
 			flush()
 		}
 	}

@@ -50,8 +50,8 @@ func main() {
 }
 
 // follow starts an informer, and prints the number of objects when it has them.
-func follow[T informer.Object](ctx context.Context, client *informer.Client, of schema.GroupVersion, resource string) {
-	i := informer.New(client, informer.Resource{GroupVersionResource: of.WithResource(resource)}, informer.Config[T]{})
+func follow[T informer.Object](ctx context.Context, client *informer.Client, version schema.GroupVersion, resource string) {
+	i := informer.New(client, informer.Resource{GroupVersionResource: version.WithResource(resource)}, informer.Config[T]{})
 	go i.Run(ctx)
 	go func() {
 		if err := i.WaitSynced(ctx); err != nil {

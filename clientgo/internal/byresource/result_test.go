@@ -44,8 +44,8 @@ func TestWaitForCacheSyncWithContext(t *testing.T) {
 	f := New(Config{
 		Client: w.Client(),
 		Object: &unstructured.Unstructured{},
-		Lister: func(of clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
-			return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(of, resource))
+		Lister: func(indexer clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
+			return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(indexer, resource))
 		},
 	}, newer.WaitForCacheSyncWithContext)
 	var _ withMethod = f

@@ -42,11 +42,11 @@ func Set(i any, selector sharding.Selector) error {
 	if selector == nil {
 		return nil
 	}
-	of, ok := i.(interface {
+	setter, ok := i.(interface {
 		SetShardSelector(sharding.Selector) error
 	})
 	if !ok {
 		return ErrUnsupported
 	}
-	return of.SetShardSelector(selector)
+	return setter.SetShardSelector(selector)
 }

@@ -31,14 +31,14 @@ type Stranger struct {
 // watched is an open watch of a Stranger.
 type watched struct {
 	*watch.RaceFreeFakeWatcher
-	of *Stranger
+	stranger *Stranger
 }
 
 // Stop implements watch.Interface.
 func (w *watched) Stop() {
-	w.of.mu.Lock()
-	defer w.of.mu.Unlock()
-	w.of.open = slices.DeleteFunc(w.of.open, func(other *watched) bool { return other == w })
+	w.stranger.mu.Lock()
+	defer w.stranger.mu.Unlock()
+	w.stranger.open = slices.DeleteFunc(w.stranger.open, func(other *watched) bool { return other == w })
 	w.RaceFreeFakeWatcher.Stop()
 }
 

@@ -109,7 +109,7 @@ func withoutNoise(m map[string]any) map[string]any {
 	for name, value := range m {
 		if inner, ok := value.(map[string]any); ok {
 			withoutNoise(inner)
-			if at, ok := inner["creationTimestamp"]; ok && at == nil {
+			if created, ok := inner["creationTimestamp"]; ok && created == nil {
 				delete(inner, "creationTimestamp")
 			}
 			if name == "metadata" && len(inner) == 0 {
@@ -203,8 +203,8 @@ func sharedMemory(a, b reflect.Value, path string) string {
 			return path
 		}
 		for i := range a.Len() {
-			if at := sharedMemory(a.Index(i), b.Index(i), path+"[]"); at != "" {
-				return at
+			if shared := sharedMemory(a.Index(i), b.Index(i), path+"[]"); shared != "" {
+				return shared
 			}
 		}
 	case reflect.Map:
@@ -212,14 +212,14 @@ func sharedMemory(a, b reflect.Value, path string) string {
 			return path
 		}
 		for _, key := range a.MapKeys() {
-			if at := sharedMemory(a.MapIndex(key), b.MapIndex(key), path+"[*]"); at != "" {
-				return at
+			if shared := sharedMemory(a.MapIndex(key), b.MapIndex(key), path+"[*]"); shared != "" {
+				return shared
 			}
 		}
 	case reflect.Struct:
 		for i := range a.NumField() {
-			if at := sharedMemory(a.Field(i), b.Field(i), path+"."+a.Type().Field(i).Name); at != "" {
-				return at
+			if shared := sharedMemory(a.Field(i), b.Field(i), path+"."+a.Type().Field(i).Name); shared != "" {
+				return shared
 			}
 		}
 	}

@@ -55,11 +55,11 @@ func createFoo(t *testing.T, in *informertest.Collection[*samplev1alpha1.Foo], n
 
 // program is what a program calls of a factory.
 type program struct {
-	start func(context.Context)
-	wait  func(context.Context) cache.SyncResult
-	stop  func()
-	foos  theirfoos.FooInformer
-	of    func(schema.GroupVersionResource) (cache.SharedIndexInformer, cache.GenericLister, error)
+	start     func(context.Context)
+	wait      func(context.Context) cache.SyncResult
+	stop      func()
+	foos      theirfoos.FooInformer
+	informers func(schema.GroupVersionResource) (cache.SharedIndexInformer, cache.GenericLister, error)
 }
 
 // factories are informer-gen's factory and that of codegen, by calls of the same names.
@@ -169,7 +169,7 @@ func TestFactoryIsLikeThatOfInformerGen(t *testing.T) {
 			if foo, err := p.foos.Lister().Foos("a").Get("two"); err != nil || foo != list[0] {
 				t.Errorf("Get: %v, %v", foo, err)
 			}
-			shared, lister, err := p.of(foosResource)
+			shared, lister, err := p.informers(foosResource)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +179,7 @@ func TestFactoryIsLikeThatOfInformerGen(t *testing.T) {
 			if (name == "codegen") != replaced(shared) {
 				t.Errorf("the informer is a %T", shared)
 			}
-			if _, _, err := p.of(foosResource.GroupVersion().WithResource("bars")); err == nil || !strings.Contains(err.Error(), "bars") {
+			if _, _, err := p.informers(foosResource.GroupVersion().WithResource("bars")); err == nil || !strings.Contains(err.Error(), "bars") {
 				t.Errorf("ForResource of an unknown resource: %v", err)
 			}
 			if want := []string{"add a/one", "add a/two", "delete a/one"}; !slices.Equal(received.all, want) {

@@ -85,15 +85,15 @@ func definitions(t *testing.T, files ...string) (all []apiextensionsv1.CustomRes
 type sample struct {
 	object    map[string]any
 	schema    *schema
-	of        int  // the index in published
+	set       int  // the index in published
 	uncounted bool // an object with all properties, which need not be valid
 }
 
 // samples returns about n random objects of the served versions of all kinds of a set, and objects with all properties.
-func samples(t *testing.T, of int, crds []apiextensionsv1.CustomResourceDefinition, n int) (list []sample) {
+func samples(t *testing.T, set int, crds []apiextensionsv1.CustomResourceDefinition, n int) (list []sample) {
 	schemas := schemasOf(crds)
 	for i, name := range slices.Sorted(maps.Keys(schemas)) {
-		r, err := newSampler(schemas[name], rand.New(rand.NewPCG(*seed, uint64(of)<<32|uint64(i))))
+		r, err := newSampler(schemas[name], rand.New(rand.NewPCG(*seed, uint64(set)<<32|uint64(i))))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -101,13 +101,13 @@ func samples(t *testing.T, of int, crds []apiextensionsv1.CustomResourceDefiniti
 		share := n*(i+1)/len(schemas) - n*i/len(schemas)
 		objects, full := r.objects(schemas[name], apiVersion, kind, share)
 		if len(objects) < share {
-			t.Logf("%s, %s: only %d of %d objects are valid", published[of].name, name, len(objects), share)
+			t.Logf("%s, %s: only %d of %d objects are valid", published[set].name, name, len(objects), share)
 		}
 		for _, obj := range objects {
-			list = append(list, sample{object: obj, schema: schemas[name], of: of})
+			list = append(list, sample{object: obj, schema: schemas[name], set: set})
 		}
 		for _, obj := range full {
-			list = append(list, sample{object: obj, schema: schemas[name], of: of, uncounted: true})
+			list = append(list, sample{object: obj, schema: schemas[name], set: set, uncounted: true})
 		}
 	}
 	return list
@@ -127,7 +127,7 @@ func schemasOf(crds []apiextensionsv1.CustomResourceDefinition) map[string]*sche
 }
 
 // manifests returns the objects of known kinds in YAML files below dir.
-func manifests(t *testing.T, dir string, of int, schemas map[string]*schema) (list []sample) {
+func manifests(t *testing.T, dir string, set int, schemas map[string]*schema) (list []sample) {
 	err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(file) != ".yaml" {
 			return err
@@ -136,7 +136,7 @@ func manifests(t *testing.T, dir string, of int, schemas map[string]*schema) (li
 			var obj map[string]any
 			err := yaml.Unmarshal(text, &obj)
 			if s := schemas[fmt.Sprint(obj["apiVersion"], " ", obj["kind"])]; s != nil {
-				list = append(list, sample{object: decoded(obj), schema: s, of: of})
+				list = append(list, sample{object: decoded(obj), schema: s, set: set})
 			}
 			return err
 		})
@@ -231,7 +231,7 @@ func TestPublishedCRDs(t *testing.T) {
 		l := losses{found: map[loss]bool{}, selectors: map[string]bool{}}
 		l.compare(list[i].schema, "", objects[i], got)
 		if !list[i].uncounted {
-			sets[list[i].of].add(l.found)
+			sets[list[i].set].add(l.found)
 		}
 		for _, path := range l.where {
 			wrong[fmt.Sprintf("%v %v loses %s", objects[i]["apiVersion"], objects[i]["kind"], path)]++

@@ -192,11 +192,11 @@ func (l *losses) compareObjects(s *schema, path string, want, got map[string]any
 		l.selectors[path] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		at := strings.TrimPrefix(path+"."+name, ".")
+		place := strings.TrimPrefix(path+"."+name, ".")
 		if value, ok := got[name]; ok {
-			l.compare(below(s, name), at, want[name], value)
+			l.compare(below(s, name), place, want[name], value)
 		} else {
-			l.add(l.dropped(s, path, name, want[name]), at)
+			l.add(l.dropped(s, path, name, want[name]), place)
 		}
 	}
 	for name, value := range got {

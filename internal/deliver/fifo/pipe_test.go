@@ -25,11 +25,11 @@ func newPipe(capacity int) *Pipe[item] { return New(capacity, func(i *item) bool
 func TestOrderFromManyProducers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a lost wake-up is a deadlock here
 		p := newPipe(8)
-		const producers, each = 4, 2000
+		const producers, items = 4, 2000
 		var wg sync.WaitGroup
 		for producer := range producers {
 			wg.Go(func() {
-				for i := range each {
+				for i := range items {
 					if err := p.Put(t.Context(), &item{producer, i, i%100 == 99}); err != nil {
 						return // the test has failed
 					}
@@ -38,7 +38,7 @@ func TestOrderFromManyProducers(t *testing.T) {
 		}
 		var next [producers]int
 		var batch []item
-		for taken := 0; taken < producers*each; {
+		for taken := 0; taken < producers*items; {
 			var err error
 			if batch, err = p.Take(t.Context(), batch); err != nil {
 				t.Fatal(err)

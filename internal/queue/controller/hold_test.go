@@ -35,17 +35,17 @@ func TestHoldEndsOnce(t *testing.T) {
 				held, letGo, late := 0, []time.Duration{}, 0
 				var waits []Await
 				for _, after := range c.waits {
-					waits = append(waits, func(called func()) func() {
+					waits = append(waits, func(done func()) func() {
 						switch {
 						case after == -2:
 							return nil
 						case after == -1:
 							return func() {}
 						case after == 0:
-							called()
+							done()
 							return func() {}
 						}
-						timer := time.AfterFunc(time.Duration(after)*time.Second, called)
+						timer := time.AfterFunc(time.Duration(after)*time.Second, done)
 						return func() { timer.Stop() }
 					})
 				}

@@ -68,10 +68,10 @@ func TestLoopEndsWithAWorker(t *testing.T) {
 }
 
 // end is a cause that leaves some time.
-type end struct{ by time.Time }
+type end struct{ deadline time.Time }
 
 func (end) Error() string       { return "end" }
-func (e end) StopBy() time.Time { return e.by }
+func (e end) StopBy() time.Time { return e.deadline }
 
 func TestGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -22,11 +22,11 @@ func newQueue() (*Queue[int], *clock) {
 // check checks that the data of a queue about its keys is consistent.
 func check[K comparable](t *testing.T, q *Queue[K]) {
 	t.Helper()
-	count := func(name string, c chain[K], is func(e *entry[K]) bool) {
+	count := func(name string, c chain[K], belongs func(e *entry[K]) bool) {
 		n := 0
 		var last *entry[K]
 		for e := c.first; e != nil; e = c.next(e) {
-			if e.links[c.link].prev != last || !is(e) || q.keys.entries[e.key] != e {
+			if e.links[c.link].prev != last || !belongs(e) || q.keys.entries[e.key] != e {
 				t.Fatalf("%v is out of place in %s", e.key, name)
 			}
 			last = e
@@ -330,8 +330,8 @@ func TestLineGivesMemoryBack(t *testing.T) {
 func TestForeignKeysLeaveNothingBehind(t *testing.T) {
 	q, _ := newQueue()
 	owned := Awaited
-	of := func(int) Ownership { return owned }
-	q.Own(of)
+	rule := func(int) Ownership { return owned }
+	q.Own(rule)
 	const keys = 4 * idleEntries
 	for i := range keys {
 		q.Add(i, Want{})
@@ -343,7 +343,7 @@ func TestForeignKeysLeaveNothingBehind(t *testing.T) {
 		t.Errorf("%d keys are awaited", s.Awaited)
 	}
 	owned = Foreign
-	if foreign := q.Own(of); len(foreign) != keys {
+	if foreign := q.Own(rule); len(foreign) != keys {
 		t.Errorf("%d keys were dropped", len(foreign))
 	}
 	check(t, q)

@@ -349,7 +349,7 @@ func TestMemoryOfAMethodIsNotWritten(t *testing.T) {
 // Guarantees: D5
 func TestAdoptWritesToTheObjectOnly(t *testing.T) {
 	d := NewDecoder(&Type{elem: reflect.TypeFor[withTrees]()}, false)
-	for name, of := range map[string]func(*methodMemory) any{
+	for name, make := range map[string]func(*methodMemory) any{
 		"typed": func(m *methodMemory) any {
 			return &withTrees{Memory: *m, Tree: m.Tree, Any: m.Any, Anys: m.Any.([]any)}
 		},
@@ -357,11 +357,11 @@ func TestAdoptWritesToTheObjectOnly(t *testing.T) {
 			return &unstructured.Unstructured{Object: map[string]any{"tree": m.Tree, "any": m.Any}}
 		},
 	} {
-		old, shared := of(newMethodMemory(1)), newMethodMemory(2)
+		old, shared := make(newMethodMemory(1)), newMethodMemory(2)
 		was, oldWas := addresses(reflect.ValueOf(shared)), addresses(reflect.ValueOf(old))
-		now := of(shared)
+		now := make(shared)
 		d.Adopt(old, now)
-		if want := of(newMethodMemory(2)); !reflect.DeepEqual(now, want) {
+		if want := make(newMethodMemory(2)); !reflect.DeepEqual(now, want) {
 			t.Errorf("%s: (-want +got):\n%s", name, cmp.Diff(want, now))
 		}
 		if !slices.Equal(addresses(reflect.ValueOf(shared)), was) || !slices.Equal(addresses(reflect.ValueOf(old)), oldWas) {
@@ -464,9 +464,9 @@ func TestReceiverOfAMethodIsNotUsedAgain(t *testing.T) {
 			if n := len(obj.all()); f == JSON && n != 6 || f == Protobuf && n != 5 {
 				t.Errorf("format %d: %d values", f, n)
 			}
-			for at, one := range obj.all() {
-				if want := fmt.Sprint(i); one.Text != want || one.self.Text != want {
-					t.Errorf("format %d: value %d of version %d is %q, and its receiver %q", f, at, i, one.Text, one.self.Text)
+			for number, value := range obj.all() {
+				if want := fmt.Sprint(i); value.Text != want || value.self.Text != want {
+					t.Errorf("format %d: value %d of version %d is %q, and its receiver %q", f, number, i, value.Text, value.self.Text)
 				}
 			}
 		}
@@ -508,7 +508,7 @@ func TestUpdateOfAZero(t *testing.T) {
 		list := m["b"].([]any)
 		return []any{m["a"], list[0], list[1].(map[string]any)["c"]}
 	}
-	check := func(what string, d *Decoder, raw func(text string) string, of func(any) []any, numbersOnly bool) {
+	check := func(what string, d *Decoder, raw func(text string) string, numbers func(any) []any, numbersOnly bool) {
 		for before := range values {
 			for now, want := range values {
 				if _, float := want.(float64); numbersOnly && !float {
@@ -528,7 +528,7 @@ func TestUpdateOfAZero(t *testing.T) {
 					if from.Before == nil && !from.Share {
 						d.Adopt(old, obj)
 					}
-					for i, got := range of(obj) {
+					for i, got := range numbers(obj) {
 						if !same(got, want) {
 							t.Errorf("%s: value %d is %T %v after %s, want %s", what, i, got, got, before, now)
 						}

@@ -354,12 +354,12 @@ func BenchmarkCheck(b *testing.B) {
 				d := NewDecoder(typ, false)
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					one := raw[i%len(raw)]
+					pod := raw[i%len(raw)]
 					if way == "check" {
-						if _, ok := d.Check(f, one); !ok {
+						if _, ok := d.Check(f, pod); !ok {
 							b.Fatal("not checked")
 						}
-					} else if _, err := d.Decode(f, one, Origin{}); err != nil {
+					} else if _, err := d.Decode(f, pod, Origin{}); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -70,8 +70,8 @@ func TestKindOfACollection(t *testing.T) {
 		for _, named := range strings.Fields(c.named) {
 			kind, wrong := strings.CutPrefix(named, "!")
 			var version string
-			if at := strings.LastIndexByte(kind, '/'); at > 0 {
-				version, kind = kind[:at], kind[at+1:]
+			if slash := strings.LastIndexByte(kind, '/'); slash > 0 {
+				version, kind = kind[:slash], kind[slash+1:]
 			}
 			err := k.check([]byte(kind), []byte(version), serves(c.served, &asked))
 			if errors.Is(err, ErrWrongKind) != wrong {

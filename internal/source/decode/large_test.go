@@ -24,8 +24,8 @@ var (
 )
 
 // loweredFrames is NewFrames with the lowered limit.
-func loweredFrames(body io.Reader, f Format, of *Kind) *Frames {
-	frames := NewFrames(body, f, of, nil)
+func loweredFrames(body io.Reader, f Format, kind *Kind) *Frames {
+	frames := NewFrames(body, f, kind, nil)
 	switch s := frames.framesReader.(type) {
 	case *jsonFrames:
 		s.limit = lowered
@@ -36,8 +36,8 @@ func loweredFrames(body io.Reader, f Format, of *Kind) *Frames {
 }
 
 // loweredList is NewList with the lowered limit.
-func loweredList(body io.Reader, f Format, of *Kind) *List {
-	list := NewList(body, f, of, nil)
+func loweredList(body io.Reader, f Format, kind *Kind) *List {
+	list := NewList(body, f, kind, nil)
 	switch s := list.listReader.(type) {
 	case *jsonList:
 		s.limit = lowered
@@ -124,9 +124,9 @@ func TestListGoesOnBehindALargeItem(t *testing.T) {
 
 // repeated is a body that has text again and again.
 type repeated struct {
-	text string
-	left int // bytes
-	at   int
+	text   string
+	left   int // bytes
+	offset int
 }
 
 func (r *repeated) Read(b []byte) (int, error) {
@@ -135,8 +135,8 @@ func (r *repeated) Read(b []byte) (int, error) {
 	}
 	n := 0
 	for n < len(b) && n < r.left {
-		m := copy(b[n:], r.text[r.at:])
-		n, r.at = n+m, (r.at+m)%len(r.text)
+		m := copy(b[n:], r.text[r.offset:])
+		n, r.offset = n+m, (r.offset+m)%len(r.text)
 	}
 	r.left -= n
 	return n, nil
@@ -206,12 +206,12 @@ func TestLargeObjectOfAnotherKind(t *testing.T) {
 		}
 		for name, c := range map[string]struct {
 			list string
-			of   *Kind
+			kind *Kind
 		}{
 			"list of nodes": {"Node", pods()},
 			"list of pods":  {"Pod", NewKind(reflect.TypeFor[*corev1.Node](), "nodes")},
 		} {
-			list := loweredList(bytes.NewReader(encodeList(f, schema.GroupVersionKind{Version: "v1", Kind: c.list}, [][]byte{large})), f, c.of)
+			list := loweredList(bytes.NewReader(encodeList(f, schema.GroupVersionKind{Version: "v1", Kind: c.list}, [][]byte{large})), f, c.kind)
 			var err error
 			for err == nil || err == ErrMore {
 				if _, err = list.Next(); err == ErrMore {

@@ -207,8 +207,8 @@ func protobufVariants(raw, other []byte, depth int) (all [][]byte) {
 	all = append(all, append(slices.Clone(unknown), raw...), append(slices.Clone(raw), unknown...))
 	for i, m := range mine {
 		rest := slices.Delete(slices.Clone(mine), i, i+1)
-		one := raw[m.From:m.To]
-		all = append(all, write(rest), write(rest, one), write(rest, one, one), write(mine[:i+1], write(mine[i:])))
+		field := raw[m.From:m.To]
+		all = append(all, write(rest), write(rest, field), write(rest, field, field), write(mine[:i+1], write(mine[i:])))
 		if m.Wire != proto.Bytes {
 			continue
 		}
@@ -361,21 +361,21 @@ func TestUpdateKeepsWhatDidNotChange(t *testing.T) {
 			pod.Spec.Containers[0].Image = "b"
 			third := u.decode(encode(pod), second).(*corev1.Pod)
 
-			same := func(what string, want bool, of func(*corev1.Pod) any, a, b *corev1.Pod) {
+			same := func(what string, want bool, part func(*corev1.Pod) any, a, b *corev1.Pod) {
 				t.Helper()
-				if got := reflect.ValueOf(of(a)).Pointer() == reflect.ValueOf(of(b)).Pointer(); got != want {
+				if got := reflect.ValueOf(part(a)).Pointer() == reflect.ValueOf(part(b)).Pointer(); got != want {
 					t.Errorf("%s of versions %s and %s are shared: %t, want %t", what, a.ResourceVersion, b.ResourceVersion, got, want)
 				}
 			}
-			for what, of := range map[string]func(*corev1.Pod) any{
+			for what, part := range map[string]func(*corev1.Pod) any{
 				"labels":             func(p *corev1.Pod) any { return p.Labels },
 				"annotations":        func(p *corev1.Pod) any { return p.Annotations },
 				"owners":             func(p *corev1.Pod) any { return p.OwnerReferences },
 				"resources":          func(p *corev1.Pod) any { return p.Spec.Containers[0].Resources.Limits },
 				"container statuses": func(p *corev1.Pod) any { return p.Status.ContainerStatuses },
 			} {
-				same(what, true, of, first, second)
-				same(what, true, of, second, third)
+				same(what, true, part, first, second)
+				same(what, true, part, second, third)
 			}
 			containers := func(p *corev1.Pod) any { return p.Spec.Containers }
 			same("containers", true, containers, first, second)

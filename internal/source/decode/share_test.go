@@ -104,7 +104,7 @@ func TestShareAdopts(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("unstructured: got %v, want %v", got, want)
 	}
-	if of := func(u *unstructured.Unstructured) *any { return &u.Object["a"].(map[string]any)["b"].([]any)[0] }; of(got) != of(old) {
+	if b := func(u *unstructured.Unstructured) *any { return &u.Object["a"].(map[string]any)["b"].([]any)[0] }; b(got) != b(old) {
 		t.Error("unstructured: b is not shared")
 	}
 }
@@ -180,10 +180,10 @@ func TestShareAdoptsFloatsByTheirBits(t *testing.T) {
 		B []float32
 		C *float64
 	}
-	of := func(f float64) *floats { return &floats{f, []float32{float32(f)}, &f} }
+	newFloats := func(f float64) *floats { return &floats{f, []float32{float32(f)}, &f} }
 	for _, before := range []float64{0, math.Copysign(0, -1), math.NaN(), 1} {
 		for _, now := range []float64{0, math.Copysign(0, -1), math.NaN(), 1} {
-			old, got := of(before), of(now)
+			old, got := newFloats(before), newFloats(now)
 			plans{}.adopt(old, got)
 			same := math.Float64bits(before) == math.Float64bits(now)
 			if fmt.Sprint(got.A, got.B[0], *got.C) != fmt.Sprint(now, now, now) || (got.C == old.C) != same || (&got.B[0] == &old.B[0]) != same {

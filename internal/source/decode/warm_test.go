@@ -46,7 +46,7 @@ func TestReadAhead(t *testing.T) {
 	long := make([]inner, maxAhead+1)
 	long[0].Text, long[maxAhead-1].Text, long[maxAhead].Text = "\x04", "\x08", "\x20"
 	for _, c := range []struct {
-		of   string
+		what string
 		v    outer
 		want [aheadDepth]byte
 	}{
@@ -55,7 +55,7 @@ func TestReadAhead(t *testing.T) {
 		{"a map", outer{Words: map[string]string{"": "ab"}}, [aheadDepth]byte{2, 0}},
 	} {
 		if got := sums(c.v); got != c.want {
-			t.Errorf("of %s: %v, want %v", c.of, got, c.want)
+			t.Errorf("of %s: %v, want %v", c.what, got, c.want)
 		}
 	}
 	if got := sums(outer{One: &inner{Kind: "\x01", Text: "\x03\x04", Last: &[1]byte{9}}})[1]; got != 7+9 {
@@ -78,12 +78,12 @@ func TestRecentVersionIsNotReadAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := reflect.ValueOf(old).UnsafePointer()
+	version := reflect.ValueOf(old).UnsafePointer()
 	now := func() any { return reflect.New(typ.layout.memory).Elem().Field(0).Addr().Interface() }
-	if d.reuse(now(), at, true).cold != nil {
+	if d.reuse(now(), version, true).cold != nil {
 		t.Error("the version was read ahead by the decoder that made it last")
 	}
-	if other.reuse(now(), at, true).cold != at {
+	if other.reuse(now(), version, true).cold != version {
 		t.Error("the version was not read ahead by another decoder")
 	}
 	var others []any // stay in memory, so that each has another address
@@ -94,7 +94,7 @@ func TestRecentVersionIsNotReadAhead(t *testing.T) {
 		}
 		others = append(others, obj)
 	}
-	if d.reuse(now(), at, true).cold != at {
+	if d.reuse(now(), version, true).cold != version {
 		t.Error("the version was not read ahead after many others")
 	}
 	runtime.KeepAlive(old)

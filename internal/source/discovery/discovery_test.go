@@ -187,12 +187,12 @@ func FuzzFind(f *testing.F) {
 	f.Add("", core, pods, "")
 	f.Add("apps", `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"groupVersion":"apps/..","version":".."}]}]}`, "", "")
 	f.Add("apps", `{"kind":"APIGroupList","groups":null}`, "null", "<html>")
-	f.Fuzz(func(t *testing.T, group, root, one, two string) {
+	f.Fuzz(func(t *testing.T, group, root, first, second string) {
 		if group != "" {
 			group = "apps"
 		}
 		resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: "deployments"}
-		versions := []string{one, two}
+		versions := []string{first, second}
 		read := map[string]string{} // by version
 		in, ok, err := Find(resource, func(path string) ([]byte, error) {
 			if path == "api" || path == "apis" {

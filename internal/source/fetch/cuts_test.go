@@ -47,8 +47,8 @@ func TestTwoEqualCutsAreALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &trial{T: t, now: time.Unix(1000, 0)}
-			for _, one := range c.cuts {
-				r.cut(one.age, one.idle)
+			for _, cut := range c.cuts {
+				r.cut(cut.age, cut.idle)
 			}
 			r.want(c.limit)
 		})

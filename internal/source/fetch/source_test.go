@@ -132,10 +132,10 @@ func TestListAddsRawObjects(t *testing.T) {
 	source, server := newTestSource(t, listAnswer("7", "t", `{"a":1}`), expiredToken,
 		listAnswer("9", "", `{"a":2},{"a":3}`))
 	var got records
-	at, err := source.List(t.Context(), "5", 1, &got, "s")
+	listed, err := source.List(t.Context(), "5", 1, &got, "s")
 	want := []string{`{"a":1} ThingList`, ".", "reset", `{"a":2} ThingList`, `{"a":3} ThingList`, "."}
-	if err != nil || at != (Listed{Version: "9"}) || !slices.Equal(got.lines, want) {
-		t.Errorf("%q, %+v, %v", got.lines, at, err)
+	if err != nil || listed != (Listed{Version: "9"}) || !slices.Equal(got.lines, want) {
+		t.Errorf("%q, %+v, %v", got.lines, listed, err)
 	}
 	const with = "labelSelector=a%3Db"
 	queries := []string{
@@ -163,7 +163,7 @@ func TestListContinuesAtALaterVersion(t *testing.T) {
 	for name, c := range map[string]struct {
 		torn    bool
 		answers []answer
-		at      Listed
+		listed  Listed
 		want    string
 		queries string
 		failed  bool
@@ -186,7 +186,7 @@ func TestListContinuesAtALaterVersion(t *testing.T) {
 		source, server := newTestSource(t, c.answers...)
 		source.config.Torn = c.torn
 		var got records
-		at, err := source.List(t.Context(), "0", 1, &got, "")
+		listed, err := source.List(t.Context(), "0", 1, &got, "")
 		var queries []string
 		for _, q := range server.queries {
 			values, _ := url.ParseQuery(q)
@@ -200,8 +200,8 @@ func TestListContinuesAtALaterVersion(t *testing.T) {
 			}
 		}
 		lines := strings.ReplaceAll(strings.Join(got.lines, " "), " ThingList", "")
-		if at != c.at || lines != c.want || strings.Join(queries, " ") != c.queries || (err != nil) != c.failed {
-			t.Errorf("%s: %+v, %q, requests %q, %v", name, at, lines, queries, err)
+		if listed != c.listed || lines != c.want || strings.Join(queries, " ") != c.queries || (err != nil) != c.failed {
+			t.Errorf("%s: %+v, %q, requests %q, %v", name, listed, lines, queries, err)
 		}
 		if c.failed && (!errors.Is(err, errTokens) || transport.StatusCode(err) == http.StatusGone) {
 			t.Errorf("%s: %v", name, err)
@@ -288,19 +288,19 @@ func TestBookmarkFollowsTheObjectsBeforeIt(t *testing.T) {
 func TestEndOfAWatch(t *testing.T) {
 	boom := errors.New("boom")
 	gone := func(err error) bool { return transport.StatusCode(err) == http.StatusGone }
-	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+	wraps := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
 	for name, c := range map[string]struct {
 		answer answer
 		intake error
 		want   func(error) bool
 	}{
-		"empty":        {answer{}, nil, is(ErrEmptyWatch)},
-		"empty, later": {answer{late: time.Second}, nil, is(nil)},
-		"an event":     {answer{body: added}, nil, is(nil)},
+		"empty":        {answer{}, nil, wraps(ErrEmptyWatch)},
+		"empty, later": {answer{late: time.Second}, nil, wraps(nil)},
+		"an event":     {answer{body: added}, nil, wraps(nil)},
 		"error":        {answer{body: added + failed}, nil, gone},
-		"intake":       {answer{body: added + failed}, boom, is(boom)},
-		"bookmark":     {answer{body: `{"type":"BOOKMARK","object":{"metadata":{}}}`}, nil, is(errNoVersion)},
-		"broken":       {answer{body: added + `{"type":`}, nil, is(io.ErrUnexpectedEOF)},
+		"intake":       {answer{body: added + failed}, boom, wraps(boom)},
+		"bookmark":     {answer{body: `{"type":"BOOKMARK","object":{"metadata":{}}}`}, nil, wraps(errNoVersion)},
+		"broken":       {answer{body: added + `{"type":`}, nil, wraps(io.ErrUnexpectedEOF)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			source, _ := newTestSource(t, c.answer)

@@ -104,7 +104,7 @@ func TestStateAfterAListThatCannotBeWatched(t *testing.T) {
 	unwatched, _, _ := State{Phase: Watching, Version: "7"}.Failed(ErrNoWatch, now)
 	for i, c := range []struct {
 		from State
-		at   time.Time
+		now  time.Time
 		want Phase
 	}{
 		{State{Version: "7"}, now, Watching},
@@ -112,7 +112,7 @@ func TestStateAfterAListThatCannotBeWatched(t *testing.T) {
 		{unwatched.Relist("7", status.ReasonPolled), now.Add(watchAgainAfter - 1), Polling},
 		{unwatched.Relist("7", status.ReasonPolled), now.Add(watchAgainAfter), Watching},
 	} {
-		if next := c.from.Listed("", c.at); next.Phase != c.want || (next.Why == status.ReasonPolled) != (c.want == Polling) {
+		if next := c.from.Listed("", c.now); next.Phase != c.want || (next.Why == status.ReasonPolled) != (c.want == Polling) {
 			t.Errorf("%d: %+v, want %v", i, next, c.want)
 		}
 	}

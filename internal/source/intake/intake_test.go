@@ -135,12 +135,12 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 // Guarantees: L1
 func TestPipelineEndsWithAFailure(t *testing.T) {
 	boom := errors.New("boom")
-	for at := range 60 {
+	for failing := range 60 {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDecoder[*corev1.Pod](t)
 			n := 0
 			in := newTestIntake(d, func(o Result[*corev1.Pod]) error {
-				if n++; n > at {
+				if n++; n > failing {
 					return boom
 				}
 				return nil
@@ -159,8 +159,8 @@ func TestPipelineEndsWithAFailure(t *testing.T) {
 					break
 				}
 			}
-			if failure := in.Wait(); failure != boom || n != at+1 || cancelled.Load() != 1 {
-				t.Errorf("%v after %d of %d; cancelled %d times", failure, n, at+1, cancelled.Load())
+			if failure := in.Wait(); failure != boom || n != failing+1 || cancelled.Load() != 1 {
+				t.Errorf("%v after %d of %d; cancelled %d times", failure, n, failing+1, cancelled.Load())
 			}
 			if err == nil {
 				err = in.Fill(body)

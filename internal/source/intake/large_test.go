@@ -31,8 +31,8 @@ func TestLargeObjectAndShard(t *testing.T) {
 	var got []string
 	in := newTestIntake(d, func(r Result[*corev1.Pod]) error {
 		text := fmt.Sprintf("%s %s@%s", r.Key, r.UID, r.Version)
-		for name, is := range map[string]bool{"outside": r.Outside && r.Filtered && r.Err == nil, "large": errors.Is(r.Err, decode.ErrTooLarge), "deleted": r.Deleted} {
-			if is {
+		for name, set := range map[string]bool{"outside": r.Outside && r.Filtered && r.Err == nil, "large": errors.Is(r.Err, decode.ErrTooLarge), "deleted": r.Deleted} {
+			if set {
 				text += " " + name
 			}
 		}

@@ -34,8 +34,8 @@ func TestAscendingKeys(t *testing.T) {
 	} {
 		var pods []*corev1.Pod
 		for _, key := range c.keys {
-			at := slices.Index([]byte(key), '/')
-			pods = append(pods, podOf(key[:at], key[at+1:], "u"))
+			slash := slices.Index([]byte(key), '/')
+			pods = append(pods, podOf(key[:slash], key[slash+1:], "u"))
 		}
 		if got := ascending(pods); got != c.want {
 			t.Errorf("%v: %v", c.keys, got)
@@ -87,8 +87,8 @@ func change(uid string, version int) *Result[*corev1.Pod] {
 // Guarantees: R29
 func TestSharedKeyHasOneObject(t *testing.T) {
 	type event struct {
-		of   string // the UID, and what happens
-		want string // "kept", "ignored", or "then" and the UID of the object that takes its place
+		change string // the UID, and what happens
+		want   string // "kept", "ignored", or "then" and the UID of the object that takes its place
 	}
 	for name, c := range map[string]struct {
 		events []event
@@ -112,7 +112,7 @@ func TestSharedKeyHasOneObject(t *testing.T) {
 			reports := 0
 			d := &Decoder[*corev1.Pod]{ReportShared: func(error) { reports++ }}
 			for n, e := range c.events {
-				uid, what, _ := strings.Cut(e.of, " ")
+				uid, what, _ := strings.Cut(e.change, " ")
 				r := change(uid, n)
 				switch what {
 				case "deleted":
@@ -141,7 +141,7 @@ func TestSharedKeyHasOneObject(t *testing.T) {
 					}
 				}
 				if got != e.want {
-					t.Errorf("event %d, %s: %s, want %s", n, e.of, got, e.want)
+					t.Errorf("event %d, %s: %s, want %s", n, e.change, got, e.want)
 				}
 			}
 			if d.Shared() != c.shared || len(d.shared.keys) != c.keys || reports > 1 {

@@ -90,9 +90,9 @@ func TestEveryDamageShows(t *testing.T) {
 			damaged := bytes.Clone(file)
 			damaged[i] ^= flip
 			_, records, err := content(bytes.NewReader(damaged))
-			var is *DamagedError
+			var damage *DamagedError
 			var version *VersionError
-			if !errors.As(err, &is) && !(i == len(magic) && errors.As(err, &version)) {
+			if !errors.As(err, &damage) && !(i == len(magic) && errors.As(err, &version)) {
 				t.Fatalf("byte %d ^ %#x: %d records, %v", i, flip, len(records), err)
 			}
 		}
@@ -137,9 +137,9 @@ func TestErrorOfTheFileIsNoDamage(t *testing.T) {
 // A length in a hostile file costs no memory.
 func TestLengthsCostNoMemory(t *testing.T) {
 	file := written(t, "head")
-	at := len(file) - prefix - 1 - 4
-	binary.LittleEndian.PutUint32(file[at+1:], maxBlock)
-	binary.LittleEndian.PutUint32(file[at+5:], maxBlock)
+	offset := len(file) - prefix - 1 - 4
+	binary.LittleEndian.PutUint32(file[offset+1:], maxBlock)
+	binary.LittleEndian.PutUint32(file[offset+5:], maxBlock)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if _, _, err := content(bytes.NewReader(file)); err == nil {

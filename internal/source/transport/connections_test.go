@@ -18,27 +18,27 @@ import (
 
 // paths notes the connections of requests by their path.
 type paths struct {
-	mu sync.Mutex
-	by map[string]map[int64]int // path, connection, requests
+	mu     sync.Mutex
+	byPath map[string]map[int64]int // path, connection, requests
 }
 
 func (p *paths) note(r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.by == nil {
-		p.by = map[string]map[int64]int{}
+	if p.byPath == nil {
+		p.byPath = map[string]map[int64]int{}
 	}
-	if p.by[r.URL.Path] == nil {
-		p.by[r.URL.Path] = map[int64]int{}
+	if p.byPath[r.URL.Path] == nil {
+		p.byPath[r.URL.Path] = map[int64]int{}
 	}
-	p.by[r.URL.Path][testkit.Connection(r)]++
+	p.byPath[r.URL.Path][testkit.Connection(r)]++
 }
 
 // on returns the connections of the requests for path, each with its number of requests.
 func (p *paths) on(path string) map[int64]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.by[path]
+	return p.byPath[path]
 }
 
 // serve answers with headers. A watch stays open until the client ends it.

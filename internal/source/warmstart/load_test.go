@@ -44,7 +44,7 @@ func (r *rig) changeHeader(change func(header map[string]any)) {
 }
 
 // rewrite replaces the header and the records of the only file.
-func (r *rig) rewrite(change func(header map[string]any), each func(*snapshotfile.Record)) {
+func (r *rig) rewrite(change func(header map[string]any), edit func(*snapshotfile.Record)) {
 	r.Helper()
 	must := func(err error) {
 		r.Helper()
@@ -75,7 +75,7 @@ func (r *rig) rewrite(change func(header map[string]any), each func(*snapshotfil
 			var record snapshotfile.Record
 			record, rest, err = snapshotfile.Cut(rest)
 			must(err)
-			each(&record)
+			edit(&record)
 			must(out.Append(record))
 		}
 	}
@@ -86,13 +86,13 @@ func (r *rig) rewrite(change func(header map[string]any), each func(*snapshotfil
 // Guarantees: S4
 func TestHeaderOfASavedStateIsChecked(t *testing.T) {
 	ago := func(d time.Duration) func() any { return func() any { return time.Now().Add(-d) } }
-	is := func(value any) func() any { return func() any { return value } }
+	constant := func(value any) func() any { return func() any { return value } }
 	for _, test := range []struct {
 		name, field string
 		value       func() any
 		why         string // empty if it is loaded
 	}{
-		{"unchanged", "Server", is("https://server"), ""},
+		{"unchanged", "Server", constant("https://server"), ""},
 		{"saved in the future", "Time", ago(-61 * time.Second), "it was saved 1m1s in the future"},
 		{"listed in the future", "Listed", ago(-61 * time.Second), "its list began 1m1s in the future"},
 		{"saved by another clock", "Time", ago(-time.Minute), ""},
@@ -100,25 +100,25 @@ func TestHeaderOfASavedStateIsChecked(t *testing.T) {
 		{"old", "Time", ago(61 * time.Minute), "it was saved 1h1m0s ago"},
 		{"young", "Time", ago(59 * time.Minute), ""},
 		{"listed more than a day ago", "Listed", ago(24*time.Hour + time.Minute), "the last list of the whole collection was 24h1m0s ago"},
-		{"a version that is no number", "ResourceVersion", is("2a"), "are not numbers"},
-		{"no version", "ResourceVersion", is(""), "are not numbers"},
-		{"a version that the server lost", "ResourceVersion", is("8"), "the server was restored to resource version 7"},
-		{"server", "Server", is("https://other"), "it is from the server https://other"},
-		{"certificate authority", "CA", is("other"), "another certificate authority"},
-		{"cluster", "Cluster", is("other"), "has the UID other, not cluster"},
-		{"unknown cluster", "Cluster", is(""), "could not when it saved"},
-		{"resource", "Resource", is(map[string]string{"Group": "", "Version": "v1", "Resource": "nodes"}), "another resource, namespace or selector"},
-		{"namespace", "Namespace", is("other"), "another resource, namespace or selector"},
-		{"label selector", "LabelSelector", is("a"), "another resource, namespace or selector"},
-		{"field selector", "FieldSelector", is("a"), "another resource, namespace or selector"},
-		{"shard", "Shard", is("half"), "another shard"},
-		{"type", "Type", is("*other.Pod"), "it is of the Go type *other.Pod, not *k8s.io/api/core/v1.Pod"},
-		{"fields", "Fields", is("other"), "the fields of *k8s.io/api/core/v1.Pod have changed"},
-		{"managed fields", "ManagedFields", is(true), "KeepManagedFields has changed"},
-		{"transform", "Transform", is(true), "Transform has changed"},
-		{"filter", "Filter", is(true), "Filter has changed"},
-		{"revision", "Revision", is("2"), `it has the revision "2", not ""`},
-		{"no JSON type", "Transform", is("yes"), "cannot be read"},
+		{"a version that is no number", "ResourceVersion", constant("2a"), "are not numbers"},
+		{"no version", "ResourceVersion", constant(""), "are not numbers"},
+		{"a version that the server lost", "ResourceVersion", constant("8"), "the server was restored to resource version 7"},
+		{"server", "Server", constant("https://other"), "it is from the server https://other"},
+		{"certificate authority", "CA", constant("other"), "another certificate authority"},
+		{"cluster", "Cluster", constant("other"), "has the UID other, not cluster"},
+		{"unknown cluster", "Cluster", constant(""), "could not when it saved"},
+		{"resource", "Resource", constant(map[string]string{"Group": "", "Version": "v1", "Resource": "nodes"}), "another resource, namespace or selector"},
+		{"namespace", "Namespace", constant("other"), "another resource, namespace or selector"},
+		{"label selector", "LabelSelector", constant("a"), "another resource, namespace or selector"},
+		{"field selector", "FieldSelector", constant("a"), "another resource, namespace or selector"},
+		{"shard", "Shard", constant("half"), "another shard"},
+		{"type", "Type", constant("*other.Pod"), "it is of the Go type *other.Pod, not *k8s.io/api/core/v1.Pod"},
+		{"fields", "Fields", constant("other"), "the fields of *k8s.io/api/core/v1.Pod have changed"},
+		{"managed fields", "ManagedFields", constant(true), "KeepManagedFields has changed"},
+		{"transform", "Transform", constant(true), "Transform has changed"},
+		{"filter", "Filter", constant(true), "Filter has changed"},
+		{"revision", "Revision", constant("2"), `it has the revision "2", not ""`},
+		{"no JSON type", "Transform", constant("yes"), "cannot be read"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig[*corev1.Pod](t, false)

@@ -59,8 +59,8 @@ func TestSaverSavesAtIntervals(t *testing.T) {
 			t.Errorf("the first save after %v", r.asked[0])
 		}
 		waits := map[time.Duration]bool{}
-		for i, at := range r.asked[1:] {
-			wait := at - r.asked[i]
+		for i, asked := range r.asked[1:] {
+			wait := asked - r.asked[i]
 			if waits[wait] = true; wait > r.Interval || wait < r.Interval*9/10 {
 				t.Errorf("a save after %v", wait)
 			}

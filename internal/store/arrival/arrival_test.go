@@ -26,8 +26,8 @@ func (s state) Version(namespace string) string {
 	return strconv.Itoa(s.versions[namespace])
 }
 
-func (s state) Object(of types.NamespacedName) (types.UID, string) {
-	if of != key {
+func (s state) Object(name types.NamespacedName) (types.UID, string) {
+	if name != key {
 		return "", ""
 	}
 	return s.uid, s.version
@@ -38,10 +38,10 @@ var key = types.NamespacedName{Namespace: "a", Name: "x"}
 // Each kind of want ends with the state that has it, and not before.
 // Guarantees: Q12
 func TestWantEndsWithItsState(t *testing.T) {
-	have := func(version int, uid types.UID, of ...int) state {
+	have := func(version int, uid types.UID, objectVersion ...int) state {
 		s := state{versions: map[string]int{"a": version, "b": 100}, uid: uid}
-		if len(of) > 0 {
-			s.version = strconv.Itoa(of[0])
+		if len(objectVersion) > 0 {
+			s.version = strconv.Itoa(objectVersion[0])
 		}
 		return s
 	}
@@ -72,13 +72,13 @@ func TestWantEndsWithItsState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var b Board
 			calls := 0
-			called := func() { calls++ }
+			notify := func() { calls++ }
 			changed := []types.NamespacedName{{Namespace: "a", Name: "other"}, key}
 			now := func(s state) func() State { return func() State { return s } }
-			if w := b.Add(c.want, now(c.after), called); w != nil {
+			if w := b.Add(c.want, now(c.after), notify); w != nil {
 				t.Error("it waits for what the store has")
 			}
-			if b.Add(c.want, now(c.before), called) == nil {
+			if b.Add(c.want, now(c.before), notify) == nil {
 				t.Fatal("it does not wait")
 			}
 			b.Cancel(b.Add(c.want, now(c.before), func() { t.Error("called after Cancel") }))
@@ -171,9 +171,9 @@ func TestWaitsEndInTheOrderOfTheirVersions(t *testing.T) {
 	}
 	for v := range versions {
 		first := published[slices.IndexFunc(published, func(p int) bool { return p > v })]
-		at, ok := ended[strconv.Itoa(v+1)]
-		if cancelled := v%7 == 0; ok == cancelled || ok && at != first {
-			t.Errorf("the wait for version %d ended: %v, at %d, want %d", v+1, ok, at, first)
+		version, ok := ended[strconv.Itoa(v+1)]
+		if cancelled := v%7 == 0; ok == cancelled || ok && version != first {
+			t.Errorf("the wait for version %d ended: %v, at %d, want %d", v+1, ok, version, first)
 		}
 	}
 }
@@ -246,7 +246,7 @@ type asking struct {
 	asked *int
 }
 
-func (s asking) Object(of types.NamespacedName) (types.UID, string) {
+func (s asking) Object(name types.NamespacedName) (types.UID, string) {
 	*s.asked++
-	return s.state.Object(of)
+	return s.state.Object(name)
 }

@@ -41,7 +41,7 @@ func podOf(t *testing.T, k *Packer, metadata string) (*corev1.Pod, []byte) {
 // Guarantees: D3
 func TestVersionHasItsOwnIdentity(t *testing.T) {
 	k := newPods(t)
-	one := k.pool.Get()
+	d := k.pool.Get()
 	metadata := []string{
 		`"namespace":"x","name":"a","uid":"1","resourceVersion":"1"`,
 		`"namespace":"x","name":"a","uid":"1","resourceVersion":"20","labels":{"l":"1"}`,
@@ -53,11 +53,11 @@ func TestVersionHasItsOwnIdentity(t *testing.T) {
 	for _, before := range metadata {
 		for _, now := range metadata {
 			_, rawBefore := podOf(t, k, before)
-			old := k.Unread(one, decode.JSON, rawBefore, nil, nil)
+			old := k.Unread(d, decode.JSON, rawBefore, nil, nil)
 			pod, raw := podOf(t, k, now)
 			for how, got := range map[string]*Object{
-				"unread":  k.Unread(one, decode.JSON, raw, nil, old),
-				"decoded": k.Pack(one, decode.JSON, raw, nil, pod, old),
+				"unread":  k.Unread(d, decode.JSON, raw, nil, old),
+				"decoded": k.Pack(d, decode.JSON, raw, nil, pod, old),
 			} {
 				if got.GetNamespace() != pod.Namespace || got.GetName() != pod.Name || got.GetUID() != pod.UID ||
 					got.GetResourceVersion() != pod.ResourceVersion || !got.Labels().equal(pod.Labels) {
@@ -78,13 +78,13 @@ func TestVersionHasItsOwnIdentity(t *testing.T) {
 // Guarantees: D3
 func TestReadersGetOneObjectAndCopiesAreOfTheirOwn(t *testing.T) {
 	k := newPods(t)
-	one := k.pool.Get()
+	d := k.pool.Get()
 	pod, raw := podOf(t, k, `"name":"a","uid":"1","resourceVersion":"1"`)
 	var open Opener[*corev1.Pod]
 	copied := 0
 	deepCopy := func(p *corev1.Pod) *corev1.Pod { copied++; return p.DeepCopy() }
 	for name, p := range map[string]*Object{
-		"packed": k.Pack(one, decode.JSON, raw, nil, pod, nil),
+		"packed": k.Pack(d, decode.JSON, raw, nil, pod, nil),
 		"held":   k.Hold(pod),
 		"value":  k.Value(pod),
 	} {
@@ -96,7 +96,7 @@ func TestReadersGetOneObjectAndCopiesAreOfTheirOwn(t *testing.T) {
 			t.Errorf("%s: the copy of %p is %p, after %d copies", name, pod, got, copied)
 		}
 	}
-	unread := k.Unread(one, decode.JSON, raw, nil, nil)
+	unread := k.Unread(d, decode.JSON, raw, nil, nil)
 	copied = 0
 	if got := open.Copy(unread, deepCopy); copied != 0 || unread.Alive() != nil || !reflect.DeepEqual(got, pod) {
 		t.Errorf("the copy of an unread object is %v, after %d copies", got, copied)
@@ -105,7 +105,7 @@ func TestReadersGetOneObjectAndCopiesAreOfTheirOwn(t *testing.T) {
 	if open.Open(unread) != first || first == open.Copy(unread, deepCopy) {
 		t.Error("readers of an unread object get different ones, or the one that a caller may change")
 	}
-	bad := k.Unread(one, decode.JSON, raw, nil, nil)
+	bad := k.Unread(d, decode.JSON, raw, nil, nil)
 	bad.fail(errors.New("test"))
 	if open.Open(bad) != nil || open.Copy(bad, deepCopy) != nil {
 		t.Error("an object that cannot be decoded is opened")
@@ -119,9 +119,9 @@ func TestReadersGetOneObjectAndCopiesAreOfTheirOwn(t *testing.T) {
 // Guarantees: R17
 func TestSettleLeavesFailedAndUnpackedObjects(t *testing.T) {
 	k := newPods(t)
-	one := k.pool.Get()
+	d := k.pool.Get()
 	pod, raw := podOf(t, k, `"name":"a","uid":"1","resourceVersion":"1"`)
-	failed, held, good := k.Unread(one, decode.JSON, raw, nil, nil), k.Hold(pod), k.Unread(one, decode.JSON, raw, nil, nil)
+	failed, held, good := k.Unread(d, decode.JSON, raw, nil, nil), k.Hold(pod), k.Unread(d, decode.JSON, raw, nil, nil)
 	failed.fail(errors.New("test"))
 	k.bytes = pack.Packer{} // every dictionary is outdated now
 	before := good.body.Load()
@@ -142,7 +142,7 @@ func TestSettleLeavesFailedAndUnpackedObjects(t *testing.T) {
 // Guarantees: R17
 func TestEncodedIsWhatWasPacked(t *testing.T) {
 	k := newPods(t)
-	one := k.pool.Get()
+	d := k.pool.Get()
 	pod, raw := podOf(t, k, `"name":"a","uid":"1","resourceVersion":"1"`)
 	p := k.PackBytes(pod, decode.JSON, raw, nil, nil)
 	if e, ok, err := k.Encoded(p, nil); !ok || err != nil || e.Format != decode.JSON || string(e.Raw) != string(raw) || e.List != nil {
@@ -151,15 +151,15 @@ func TestEncodedIsWhatWasPacked(t *testing.T) {
 	if e, ok, err := k.Encoded(k.Hold(pod), nil); ok || err != nil {
 		t.Errorf("an object that is not packed has %+v, %v", e, err)
 	}
-	other := k.Unread(one, decode.JSON, raw, nil, nil)
+	other := k.Unread(d, decode.JSON, raw, nil, nil)
 	if !k.SameContent(p, other) {
 		t.Error("equal objects have other content")
 	}
 	_, rawNext := podOf(t, k, `"name":"a","uid":"1","resourceVersion":"2"`)
-	if k.SameContent(p, k.Unread(one, decode.JSON, rawNext, nil, nil)) {
+	if k.SameContent(p, k.Unread(d, decode.JSON, rawNext, nil, nil)) {
 		t.Error("different objects have the same content")
 	}
-	bad := [2]*Object{k.Unread(one, decode.JSON, raw, nil, nil), k.Unread(one, decode.JSON, raw, nil, nil)}
+	bad := [2]*Object{k.Unread(d, decode.JSON, raw, nil, nil), k.Unread(d, decode.JSON, raw, nil, nil)}
 	for _, p := range bad {
 		p.fail(errors.New("test"))
 	}
@@ -175,7 +175,7 @@ func TestEncodedIsWhatWasPacked(t *testing.T) {
 // Guarantees: D2, D3
 func TestWhatTheEncodingLosesIsNotPacked(t *testing.T) {
 	k := newPods(t)
-	one := k.pool.Get()
+	d := k.pool.Get()
 	pod, raw := podOf(t, k, `"name":"a","uid":"1","resourceVersion":"1"`)
 	if p := k.Value(pod); p.body.Load().form.held != nil {
 		t.Error("a pod is not packed")
@@ -198,7 +198,7 @@ func TestWhatTheEncodingLosesIsNotPacked(t *testing.T) {
 		}
 		return result, err
 	}
-	before := k.Pack(one, decode.JSON, raw, nil, pod, nil)
+	before := k.Pack(d, decode.JSON, raw, nil, pod, nil)
 	if before.body.Load().form.held != pod || k.Value(pod).body.Load().form.held != pod || k.Alive(before) != nil {
 		t.Error("the object that Transform is to receive is packed or shared")
 	}

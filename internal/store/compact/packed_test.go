@@ -87,19 +87,19 @@ func TestSettle(t *testing.T) {
 	}
 	var want []*corev1.Pod
 	var objects []*Object
-	one := k.pool.Get()
+	d := k.pool.Get()
 	for pod := range fleet.New(fleet.Config{Pods: 500}).All() {
 		pod.ManagedFields = nil
 		raw, err := json.Marshal(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		decoded, err := one.Decode(decode.JSON, raw, decode.Origin{})
+		decoded, err := d.Decode(decode.JSON, raw, decode.Origin{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, decoded.(*corev1.Pod))
-		objects = append(objects, k.Pack(one, decode.JSON, raw, nil, decoded, nil))
+		objects = append(objects, k.Pack(d, decode.JSON, raw, nil, decoded, nil))
 	}
 	check := func() {
 		for i, p := range objects {

@@ -21,7 +21,7 @@ func TestUnreadIsPack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := k.pool.Get()
+	d := k.pool.Get()
 	for pod := range fleet.New(fleet.Config{Pods: 100}).All() {
 		inJSON, err := json.Marshal(pod)
 		if err != nil {
@@ -32,16 +32,16 @@ func TestUnreadIsPack(t *testing.T) {
 			t.Fatal(err)
 		}
 		for f, raw := range map[decode.Format][]byte{decode.JSON: inJSON, decode.Protobuf: inProtobuf} {
-			obj, err := one.Decode(f, raw, decode.Origin{})
+			obj, err := d.Decode(f, raw, decode.Origin{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := k.Pack(one, f, raw, nil, obj, nil)
-			alone := k.Unread(one, f, raw, nil, nil)
+			want := k.Pack(d, f, raw, nil, obj, nil)
+			alone := k.Unread(d, f, raw, nil, nil)
 			if alone == nil {
 				t.Fatalf("format %d: a pod must be decoded", f)
 			}
-			for _, got := range []*Object{alone, k.Unread(one, f, raw, nil, alone)} {
+			for _, got := range []*Object{alone, k.Unread(d, f, raw, nil, alone)} {
 				if object.KeyOf(got) != object.KeyOf(want) || got.GetUID() != want.GetUID() || got.GetResourceVersion() != want.GetResourceVersion() ||
 					got.Labels() != want.Labels() {
 					t.Fatalf("packed %v %s %s %v, want %v %s %s %v", object.KeyOf(got), got.GetUID(), got.GetResourceVersion(), got.Labels(),
@@ -67,7 +67,7 @@ func TestRestoredIsNotDecoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Transform = func(obj any) (any, error) { return obj, nil }
-	one := k.pool.Get()
+	d := k.pool.Get()
 	for pod := range fleet.New(fleet.Config{Pods: 100}).All() {
 		inJSON, err := json.Marshal(pod)
 		if err != nil {
@@ -78,14 +78,14 @@ func TestRestoredIsNotDecoded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for f, raw := range map[decode.Format][]byte{decode.JSON: inJSON, decode.Protobuf: inProtobuf} {
-			got, err := k.Restored(one, decode.Encoded{Format: f, Raw: raw}, false)
+			got, err := k.Restored(d, decode.Encoded{Format: f, Raw: raw}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got.decoded.Load() != nil {
 				t.Fatalf("format %d: the object is decoded", f)
 			}
-			want, err := one.Decode(f, raw, decode.Origin{})
+			want, err := d.Decode(f, raw, decode.Origin{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,12 +98,12 @@ func TestRestoredIsNotDecoded(t *testing.T) {
 		}
 	}
 	const twice = `{"metadata":{"name":"a"},"metadata":{"name":"b"}}` // Check leaves it to Decode
-	got, err := k.Restored(one, decode.Encoded{Format: decode.JSON, Raw: []byte(twice)}, false)
+	got, err := k.Restored(d, decode.Encoded{Format: decode.JSON, Raw: []byte(twice)}, false)
 	if err != nil || got.decoded.Load() == nil || got.GetName() != "b" {
 		t.Errorf("restored %v, %v, want the decoded b", got, err)
 	}
 	for _, damaged := range []string{`{"metadata":{"name":"a"}`, `{"metadata":{"name":7}}`} {
-		if got, err := k.Restored(one, decode.Encoded{Format: decode.JSON, Raw: []byte(damaged)}, false); err == nil {
+		if got, err := k.Restored(d, decode.Encoded{Format: decode.JSON, Raw: []byte(damaged)}, false); err == nil {
 			t.Errorf("restored %v of %s", got, damaged)
 		}
 	}
@@ -116,11 +116,11 @@ func TestUnreadUntilItIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, raw := k.pool.Get(), []byte(`{"metadata":{"name":"a","labels":{"a":"b"}}}`)
-	first := k.Unread(one, decode.JSON, raw, nil, nil)
+	d, raw := k.pool.Get(), []byte(`{"metadata":{"name":"a","labels":{"a":"b"}}}`)
+	first := k.Unread(d, decode.JSON, raw, nil, nil)
 	held := first.Decoded(nil)
 	for range 1000 {
-		if k.Unread(one, decode.JSON, raw, nil, first) != nil {
+		if k.Unread(d, decode.JSON, raw, nil, first) != nil {
 			t.Fatal("the version after one that is held is not decoded")
 		}
 	}
@@ -133,7 +133,7 @@ func TestUnreadUntilItIsRead(t *testing.T) {
 	}
 	decodes := 0
 	for range 1000 {
-		if k.Unread(one, decode.JSON, raw, nil, first) == nil {
+		if k.Unread(d, decode.JSON, raw, nil, first) == nil {
 			decodes++
 		}
 	}
@@ -141,11 +141,11 @@ func TestUnreadUntilItIsRead(t *testing.T) {
 		t.Errorf("%d of 1000 versions after one that was read are decoded", decodes)
 	}
 	k.Transform = func(obj any) (any, error) { return obj, nil }
-	if k.Unread(one, decode.JSON, raw, nil, nil) != nil {
+	if k.Unread(d, decode.JSON, raw, nil, nil) != nil {
 		t.Error("Transform gets no object")
 	}
 	k.Transform = nil
-	if k.Unread(one, decode.JSON, []byte(`{"metadata":{"name":""}}`), nil, nil) != nil {
+	if k.Unread(d, decode.JSON, []byte(`{"metadata":{"name":""}}`), nil, nil) != nil {
 		t.Error("an object without a name is packed")
 	}
 }

@@ -196,9 +196,9 @@ func TestHintsCheckReportsEachBrokenInvariant(t *testing.T) {
 		})
 		// A used and a free entry of one bucket, and a free one of another bucket.
 		var used, free, elsewhere *atomic.Uint32
-		for at := range *h.buckets.Load() {
+		for number := range *h.buckets.Load() {
 			var mine [2]*atomic.Uint32 // free, used
-			b := &(*h.buckets.Load())[at]
+			b := &(*h.buckets.Load())[number]
 			for i := range b {
 				mine[min(b[i].Load(), 1)] = &b[i]
 			}

@@ -30,10 +30,10 @@ func TestKeyThatIsNotEqualToItselfIsFreedWithItsObject(t *testing.T) {
 	o, x := indexed(func(t *thing) []float64 { return []float64{math.NaN(), float64(len(t.name)), math.NaN()} })
 	for version := range 20 {
 		o.put(&thing{name: "a", version: version}, &thing{name: "b", version: version})
-		one, _ := lookup(x, &o.published, 1)
+		found, _ := lookup(x, &o.published, 1)
 		nan, _ := lookup(x, &o.published, math.NaN())
-		if n := len(keysOf(o, x)); n != 5 || len(one) != 2 || len(nan) != 0 {
-			t.Fatalf("%d keys, %d and %d objects", n, len(one), len(nan))
+		if n := len(keysOf(o, x)); n != 5 || len(found) != 2 || len(nan) != 0 {
+			t.Fatalf("%d keys, %d and %d objects", n, len(found), len(nan))
 		}
 		o.check(t)
 	}

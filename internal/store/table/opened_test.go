@@ -63,7 +63,7 @@ func collect[E any](walk func(yield func(E) bool)) (all []E) {
 func TestOpenedVersionHasWhatTheTableHas(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		o, by, w := newOwner(), binder{map[*thing]*book{}}, world{}
+		o, open, w := newOwner(), binder{map[*thing]*book{}}, world{}
 		x := NewIndex(func(b *book) []string { return tagsOf(b.thing) })
 		added := random.IntN(60)
 		type state struct {
@@ -75,7 +75,7 @@ func TestOpenedVersionHasWhatTheTableHas(t *testing.T) {
 		var states []*state
 		for step := range 120 {
 			if step == added {
-				o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, by)) })
+				o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, open)) })
 			}
 			key := object.Key{Namespace: fmt.Sprint(random.IntN(3)), Name: fmt.Sprint(random.IntN(20))}
 			if w[key] != nil && random.IntN(3) == 0 {
@@ -94,7 +94,7 @@ func TestOpenedVersionHasWhatTheTableHas(t *testing.T) {
 				for key, thing := range w {
 					s.world[key] = thing
 				}
-				s.opened = Opened(&s.version, by)
+				s.opened = Opened(&s.version, open)
 				states = append(states, s)
 			}
 		}
@@ -171,9 +171,9 @@ func TestEachReadOfCopiesMakesAnother(t *testing.T) {
 		}
 		return tagsOf(b.thing)
 	})
-	by := binder{map[*thing]*book{}}
-	o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, by)) })
-	opened := Opened(&o.published, by)
+	open := binder{map[*thing]*book{}}
+	o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, open)) })
+	opened := Opened(&o.published, open)
 	v := opened.Copies(copyBook)
 	slot, found, _ := v.Find(object.KeyOf(a))
 	var looked []*book
@@ -206,20 +206,20 @@ func TestEachReadOfCopiesMakesAnother(t *testing.T) {
 
 // Nothing makes the objects that WalkSome leaves out.
 func TestObjectsThatAreNotWantedAreNotMade(t *testing.T) {
-	o, by := newOwner(), binder{map[*thing]*book{}}
+	o, open := newOwner(), binder{map[*thing]*book{}}
 	o.put(&thing{name: "a", version: 1}, &thing{name: "b", version: 1}, &thing{name: "c", version: 1})
-	v := Opened(&o.published, by)
+	v := Opened(&o.published, open)
 	b, _, _ := o.published.Find(object.Key{Name: "b"})
 	v.WalkSome(Range{}, func(slot uint32) bool { return slot == b }, func(*book) bool { return true })
-	if len(by.books) != 1 {
-		t.Errorf("%d objects are made, want 1", len(by.books))
+	if len(open.books) != 1 {
+		t.Errorf("%d objects are made, want 1", len(open.books))
 	}
 }
 
 // If the function of an opened index panics, the table stays as it was.
 // Guarantees: C3
 func TestPanicInAnOpenedIndex(t *testing.T) {
-	o, by := newOwner(), binder{map[*thing]*book{}}
+	o, open := newOwner(), binder{map[*thing]*book{}}
 	fails := false
 	x := NewIndex(func(b *book) []string {
 		if fails {
@@ -228,7 +228,7 @@ func TestPanicInAnOpenedIndex(t *testing.T) {
 		return tagsOf(b.thing)
 	})
 	o.put(&thing{name: "a", version: 1, tags: []string{"x"}})
-	o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, by)) })
+	o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, open)) })
 	fails = true
 	func() {
 		defer func() { _ = recover() }()
@@ -237,7 +237,7 @@ func TestPanicInAnOpenedIndex(t *testing.T) {
 	fails = false
 	o.put(&thing{name: "c", version: 1, tags: []string{"x"}})
 	o.check(t)
-	v := Opened(&o.published, by)
+	v := Opened(&o.published, open)
 	var names []string
 	x.Lookup(&v, "x", func(b *book) bool { names = append(names, b.thing.name); return true })
 	if !slices.Equal(names, []string{"a", "c"}) || x.AtMost(&v, "y") != 0 {

@@ -17,11 +17,11 @@ import (
 // entry is an entry of an ordered index.
 type entry struct {
 	key string
-	of  *thing
+	obj *thing
 }
 
 func (e entry) String() string {
-	return fmt.Sprintf("%s=%s/%s@%d", e.key, e.of.namespace, e.of.name, e.of.version)
+	return fmt.Sprintf("%s=%s/%s@%d", e.key, e.obj.namespace, e.obj.name, e.obj.version)
 }
 
 // byLetter orders tags by their first letters only, so different tags can be one key. A tag without letters is last.
@@ -46,7 +46,7 @@ func (w world) entries(compare func(a, b string) int) (all []entry) {
 		}
 	}
 	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(compare(a.key, b.key), CompareKeys(object.KeyOf(a.of), object.KeyOf(b.of)))
+		return cmp.Or(compare(a.key, b.key), CompareKeys(object.KeyOf(a.obj), object.KeyOf(b.obj)))
 	})
 	return all
 }
@@ -84,11 +84,11 @@ func checkSpan(t *testing.T, when string, x *Ordered[*thing, string], v *Version
 		}
 	}
 	for i, e := range want {
-		if at, behind := all.Around(e.key, object.KeyOf(e.of)); at != i || behind != i+1 {
-			t.Fatalf("%s: %v is around %d, %d, want %d, %d", when, e, at, behind, i, i+1)
+		if first, behind := all.Around(e.key, object.KeyOf(e.obj)); first != i || behind != i+1 {
+			t.Fatalf("%s: %v is around %d, %d, want %d, %d", when, e, first, behind, i, i+1)
 		}
-		if at, behind := all.Around(e.key, object.Key{Namespace: e.of.namespace, Name: e.of.name + "\x00"}); at != i+1 || behind != i+1 {
-			t.Fatalf("%s: what follows %v is around %d, %d, want %d", when, e, at, behind, i+1)
+		if first, behind := all.Around(e.key, object.Key{Namespace: e.obj.namespace, Name: e.obj.name + "\x00"}); first != i+1 || behind != i+1 {
+			t.Fatalf("%s: what follows %v is around %d, %d, want %d", when, e, first, behind, i+1)
 		}
 		if i%9 > 1 { // the reads below take time
 			continue
@@ -147,10 +147,10 @@ func ordered(compare func(a, b string) int) (o *owner, x *Ordered[*thing, string
 //
 // Guarantees: I1, I2
 func TestOrderedIndexFollowsEachKindOfEdit(t *testing.T) {
-	at := func(name string, version int, tags ...string) *thing {
+	newThing := func(name string, version int, tags ...string) *thing {
 		return &thing{namespace: "ns", name: name, version: version, tags: tags}
 	}
-	begin := []*thing{at("a", 1, "k"), at("b", 1, "k"), at("c", 1, "z", "a"), at("d", 1)}
+	begin := []*thing{newThing("a", 1, "k"), newThing("b", 1, "k"), newThing("c", 1, "z", "a"), newThing("d", 1)}
 	remove := func(e *Edit[*thing], name string) {
 		slot, _, _ := e.next.Find(object.Key{Namespace: "ns", Name: name})
 		e.Remove(slot)
@@ -160,37 +160,37 @@ func TestOrderedIndexFollowsEachKindOfEdit(t *testing.T) {
 		want string
 	}{
 		"nothing":          {func(*Edit[*thing]) {}, "a=ns/c@1 k=ns/a@1 k=ns/b@1 z=ns/c@1"},
-		"update, same key": {func(e *Edit[*thing]) { put(e, at("a", 2, "k")) }, "a=ns/c@1 k=ns/a@2 k=ns/b@1 z=ns/c@1"},
-		"update, another key": {func(e *Edit[*thing]) { put(e, at("a", 2, "l")) },
+		"update, same key": {func(e *Edit[*thing]) { put(e, newThing("a", 2, "k")) }, "a=ns/c@1 k=ns/a@2 k=ns/b@1 z=ns/c@1"},
+		"update, another key": {func(e *Edit[*thing]) { put(e, newThing("a", 2, "l")) },
 			"a=ns/c@1 k=ns/b@1 l=ns/a@2 z=ns/c@1"},
-		"update, equal key": {func(e *Edit[*thing]) { put(e, at("a", 2, "Kk")) },
+		"update, equal key": {func(e *Edit[*thing]) { put(e, newThing("a", 2, "Kk")) },
 			"a=ns/c@1 Kk=ns/a@2 k=ns/b@1 z=ns/c@1"},
-		"update twice": {func(e *Edit[*thing]) { put(e, at("a", 2, "z")); put(e, at("a", 3, "k")) },
+		"update twice": {func(e *Edit[*thing]) { put(e, newThing("a", 2, "z")); put(e, newThing("a", 3, "k")) },
 			"a=ns/c@1 k=ns/a@3 k=ns/b@1 z=ns/c@1"},
-		"other order of keys":   {func(e *Edit[*thing]) { put(e, at("c", 2, "a", "z")) }, "a=ns/c@2 k=ns/a@1 k=ns/b@1 z=ns/c@2"},
-		"one key of two":        {func(e *Edit[*thing]) { put(e, at("c", 2, "z")) }, "k=ns/a@1 k=ns/b@1 z=ns/c@2"},
-		"equal keys count once": {func(e *Edit[*thing]) { put(e, at("c", 2, "z", "zz", "Z")) }, "k=ns/a@1 k=ns/b@1 z=ns/c@2"},
-		"no key any more":       {func(e *Edit[*thing]) { put(e, at("c", 2)) }, "k=ns/a@1 k=ns/b@1"},
-		"first key":             {func(e *Edit[*thing]) { put(e, at("d", 2, "k")) }, "a=ns/c@1 k=ns/a@1 k=ns/b@1 k=ns/d@2 z=ns/c@1"},
-		"add":                   {func(e *Edit[*thing]) { put(e, at("aa", 1, "k")) }, "a=ns/c@1 k=ns/a@1 k=ns/aa@1 k=ns/b@1 z=ns/c@1"},
+		"other order of keys":   {func(e *Edit[*thing]) { put(e, newThing("c", 2, "a", "z")) }, "a=ns/c@2 k=ns/a@1 k=ns/b@1 z=ns/c@2"},
+		"one key of two":        {func(e *Edit[*thing]) { put(e, newThing("c", 2, "z")) }, "k=ns/a@1 k=ns/b@1 z=ns/c@2"},
+		"equal keys count once": {func(e *Edit[*thing]) { put(e, newThing("c", 2, "z", "zz", "Z")) }, "k=ns/a@1 k=ns/b@1 z=ns/c@2"},
+		"no key any more":       {func(e *Edit[*thing]) { put(e, newThing("c", 2)) }, "k=ns/a@1 k=ns/b@1"},
+		"first key":             {func(e *Edit[*thing]) { put(e, newThing("d", 2, "k")) }, "a=ns/c@1 k=ns/a@1 k=ns/b@1 k=ns/d@2 z=ns/c@1"},
+		"add":                   {func(e *Edit[*thing]) { put(e, newThing("aa", 1, "k")) }, "a=ns/c@1 k=ns/a@1 k=ns/aa@1 k=ns/b@1 z=ns/c@1"},
 		"delete":                {func(e *Edit[*thing]) { remove(e, "a"); remove(e, "c") }, "k=ns/b@1"},
-		"delete, then another": {func(e *Edit[*thing]) { remove(e, "c"); put(e, at("x", 1, "m")) },
+		"delete, then another": {func(e *Edit[*thing]) { remove(e, "c"); put(e, newThing("x", 1, "m")) },
 			"k=ns/a@1 k=ns/b@1 m=ns/x@1"}, // in the same slot
-		"recreate": {func(e *Edit[*thing]) { remove(e, "a"); put(e, at("a", 2, "k")) },
+		"recreate": {func(e *Edit[*thing]) { remove(e, "a"); put(e, newThing("a", 2, "k")) },
 			"a=ns/c@1 k=ns/a@2 k=ns/b@1 z=ns/c@1"},
 		"recreate in other slots": {func(e *Edit[*thing]) {
 			remove(e, "a")
 			remove(e, "c")
-			put(e, at("a", 2, "k"))
-			put(e, at("c", 2, "a", "z"))
+			put(e, newThing("a", 2, "k"))
+			put(e, newThing("c", 2, "a", "z"))
 		}, "a=ns/c@2 k=ns/a@2 k=ns/b@1 z=ns/c@2"},
 		"relist": {func(e *Edit[*thing]) {
-			e.Replace("", []*thing{at("d", 1), at("c", 2, "a"), at("b", 1, "k"), at("e", 1, "a", "k")}, keepSame)
+			e.Replace("", []*thing{newThing("d", 1), newThing("c", 2, "a"), newThing("b", 1, "k"), newThing("e", 1, "a", "k")}, keepSame)
 		}, "a=ns/c@2 a=ns/e@1 k=ns/b@1 k=ns/e@1"},
 		"relist of nothing": {func(e *Edit[*thing]) { e.Replace("", nil, keepSame) }, ""},
 		"relist after nothing": {func(e *Edit[*thing]) { // numbers the slots again
 			e.Replace("", nil, keepSame)
-			e.Replace("", []*thing{at("c", 3, "k"), at("a", 3, "z")}, keepSame)
+			e.Replace("", []*thing{newThing("c", 3, "k"), newThing("a", 3, "z")}, keepSame)
 		}, "k=ns/c@3 z=ns/a@3"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,10 +276,10 @@ func TestOrderedIndexEqualsASortedSlice(t *testing.T) {
 func TestOpenedVersionHasTheOrderOfTheTable(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		o, by, w := newOwner(), binder{map[*thing]*book{}}, world{}
+		o, open, w := newOwner(), binder{map[*thing]*book{}}, world{}
 		x := NewOrdered(func(b *book) []string { return tagsOf(b.thing) }, cmp.Compare[string])
 		late := NewOrdered(func(b *book) []string { return tagsOf(b.thing) }, cmp.Compare[string])
-		o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, by)) })
+		o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, open)) })
 		for range 200 {
 			key := object.Key{Namespace: fmt.Sprint(random.IntN(3)), Name: fmt.Sprint(random.IntN(20))}
 			if w[key] != nil && random.IntN(3) == 0 {
@@ -297,7 +297,7 @@ func TestOpenedVersionHasTheOrderOfTheTable(t *testing.T) {
 		readable := maps.Clone(w)
 		maps.DeleteFunc(readable, func(_ object.Key, t *thing) bool { return t.version == 0 })
 		want := readable.entries(cmp.Compare[string])
-		opened := Opened(&o.published, by)
+		opened := Opened(&o.published, open)
 		copies := opened.Copies(copyBook)
 		for name, v := range map[string]*Version[*book]{"opened": &opened, "copies": &copies} {
 			for _, x := range []*Ordered[*book, string]{x, late} { // the version does not have late
@@ -322,13 +322,13 @@ func TestOpenedVersionHasTheOrderOfTheTable(t *testing.T) {
 //
 // Guarantees: I6
 func TestEntryWhoseObjectCannotBeMadeIsLeftOut(t *testing.T) {
-	o, by := newOwner(), binder{map[*thing]*book{}}
+	o, open := newOwner(), binder{map[*thing]*book{}}
 	x := NewOrdered(func(b *book) []string { return tagsOf(b.thing) }, cmp.Compare[string])
-	o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, by)) })
+	o.edit(func(e *Edit[*thing]) { e.AddIndex(OpenedIndex(x, open)) })
 	b := &thing{name: "b", version: 1, tags: []string{"y"}}
 	o.put(&thing{name: "a", version: 1, tags: []string{"z"}}, b, &thing{name: "c", version: 1, tags: []string{"x"}})
 	b.version = 0
-	v := Opened(&o.published, by)
+	v := Opened(&o.published, open)
 	for _, last := range []bool{false, true} {
 		var names []string
 		x.Span(&v).Walk(last, func(_ string, b *book) bool { names = append(names, b.thing.name); return true })

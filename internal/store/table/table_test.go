@@ -281,7 +281,7 @@ func TestWalkYieldsARange(t *testing.T) {
 //
 // Guarantees: C6
 func TestReplaceReportsItsChanges(t *testing.T) {
-	at := func(version int, names ...string) (things []*thing) {
+	newThings := func(version int, names ...string) (things []*thing) {
 		for _, name := range names {
 			things = append(things, &thing{namespace: "a", name: name, version: version})
 		}
@@ -293,17 +293,17 @@ func TestReplaceReportsItsChanges(t *testing.T) {
 		namespace     string
 		want          []string
 	}{
-		"fill":              {nil, at(1, "y", "x"), "", []string{"x 0->1", "y 0->1"}},
-		"fill a namespace":  {nil, at(1, "y", "x"), "a", []string{"x 0->1", "y 0->1"}},
-		"fill, last counts": {nil, append(at(1, "x", "y"), at(2, "x")...), "", []string{"x 0->2", "y 0->1"}},
-		"last counts": {at(1, "x"), slices.Concat(at(2, "x", "y"), at(3, "y"), at(4, "x")), "",
+		"fill":              {nil, newThings(1, "y", "x"), "", []string{"x 0->1", "y 0->1"}},
+		"fill a namespace":  {nil, newThings(1, "y", "x"), "a", []string{"x 0->1", "y 0->1"}},
+		"fill, last counts": {nil, append(newThings(1, "x", "y"), newThings(2, "x")...), "", []string{"x 0->2", "y 0->1"}},
+		"last counts": {newThings(1, "x"), slices.Concat(newThings(2, "x", "y"), newThings(3, "y"), newThings(4, "x")), "",
 			[]string{"x 1->4", "y 0->3"}},
-		"no change": {at(1, "x", "y"), at(1, "x", "y"), "", nil},
-		"all": {append(at(1, "p", "x", "y", "keep"), other), append(at(2, "z", "x"), at(1, "y")...), "",
+		"no change": {newThings(1, "x", "y"), newThings(1, "x", "y"), "", nil},
+		"all": {append(newThings(1, "p", "x", "y", "keep"), other), append(newThings(2, "z", "x"), newThings(1, "y")...), "",
 			[]string{"p 1->0", "x 1->2", "z 0->2", "other 0->0"}},
-		"one namespace": {append(at(1, "x", "y", "keep"), other), at(2, "w", "x"), "a",
+		"one namespace": {append(newThings(1, "x", "y", "keep"), other), newThings(2, "w", "x"), "a",
 			[]string{"w 0->2", "x 1->2", "y 1->0"}},
-		"nothing left": {at(1, "x", "y"), nil, "a", []string{"x 1->0", "y 1->0"}},
+		"nothing left": {newThings(1, "x", "y"), nil, "a", []string{"x 1->0", "y 1->0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOwner()
@@ -402,9 +402,9 @@ func TestReadersSeeOneVersion(t *testing.T) {
 				v := published.Load()
 				all := v.List()
 				found, _ := lookup(x, v, fmt.Sprint(all[0].version))
-				_, one, _ := v.Find(object.KeyOf(all[objects/2]))
-				if len(all) != objects || !slices.Equal(all, found) || one != all[objects/2] {
-					t.Errorf("%d objects, %d of them in the index, and %v", len(all), len(found), one)
+				_, got, _ := v.Find(object.KeyOf(all[objects/2]))
+				if len(all) != objects || !slices.Equal(all, found) || got != all[objects/2] {
+					t.Errorf("%d objects, %d of them in the index, and %v", len(all), len(found), got)
 					return
 				}
 			}

@@ -59,9 +59,9 @@ func brokenDoc(dir string) (broken []string, comments int, err error) {
 			look(strings.Join(v.Names, ", "), v.Doc)
 		}
 	}
-	funcs := func(of string, all []*doc.Func) {
+	funcs := func(prefix string, all []*doc.Func) {
 		for _, f := range all {
-			look(of+f.Name, f.Doc)
+			look(prefix+f.Name, f.Doc)
 		}
 	}
 	look("package", pkg.Doc)

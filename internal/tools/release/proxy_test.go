@@ -29,8 +29,8 @@ func publish(t *testing.T, dir string, v version) {
 		if _, err := os.Stat(filepath.Join(top, name)); err != nil {
 			continue // removed, but not in the index yet
 		}
-		of := moduleOf(name)
-		files[of] = append(files[of], name)
+		owner := moduleOf(name)
+		files[owner] = append(files[owner], name)
 	}
 	for _, m := range published {
 		versions := filepath.Join(dir, m.path(), "@v")

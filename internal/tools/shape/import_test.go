@@ -28,16 +28,16 @@ func effects(f *ast.File) (all []string) {
 		case *ast.GoStmt:
 			all = append(all, "a variable starts a goroutine")
 		case *ast.CallExpr:
-			switch called := n.Fun.(type) {
+			switch function := n.Fun.(type) {
 			case *ast.FuncLit:
-				ast.Inspect(called.Body, visit)
+				ast.Inspect(function.Body, visit)
 			case *ast.Ident:
-				if global[called.Name] {
-					all = append(all, "a variable calls "+called.Name)
+				if global[function.Name] {
+					all = append(all, "a variable calls "+function.Name)
 				}
 			case *ast.SelectorExpr:
-				if global[called.Sel.Name] {
-					all = append(all, "a variable calls "+called.Sel.Name)
+				if global[function.Sel.Name] {
+					all = append(all, "a variable calls "+function.Sel.Name)
 				}
 			}
 		}

@@ -50,11 +50,11 @@ type calls struct {
 func callsOf(t *testing.T) calls {
 	fset, pkg, info := typeCheck(t)
 	c := calls{t: t, calls: map[string]map[string]bool{}, interfaces: map[string][][]string{}, methods: map[string][][]string{}}
-	placeOf := func(of *types.Package, pos token.Pos) string {
-		if of == pkg {
+	placeOf := func(p *types.Package, pos token.Pos) string {
+		if p == pkg {
 			return base(fset, pos)
 		}
-		return strings.TrimPrefix(of.Path(), module+"/")
+		return strings.TrimPrefix(p.Path(), module+"/")
 	}
 	for ident, object := range info.Uses {
 		if f, ok := object.(*types.Func); ok && f.Pkg() != nil {
@@ -74,21 +74,21 @@ func callsOf(t *testing.T) calls {
 			if !ok {
 				continue
 			}
-			at := placeOf(p, object.Pos())
+			place := placeOf(p, object.Pos())
 			if i, ok := object.Type().Underlying().(*types.Interface); ok {
 				var names []string
 				for m := range i.Methods() {
 					names = append(names, m.Name())
 				}
 				if len(names) > 0 {
-					c.interfaces[at] = append(c.interfaces[at], names)
+					c.interfaces[place] = append(c.interfaces[place], names)
 				}
 			} else if named, ok := types.Unalias(object.Type()).(*types.Named); ok {
 				var names []string
 				for m := range named.Methods() {
 					names = append(names, m.Name())
 				}
-				c.methods[at] = append(c.methods[at], names)
+				c.methods[place] = append(c.methods[place], names)
 			}
 		}
 	}

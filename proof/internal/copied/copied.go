@@ -19,10 +19,10 @@ import (
 // Module is a copy of the sources of a module, in a folder of its own.
 type Module struct{ Dir string }
 
-// Version returns the version of module that the module in folder at chooses. flags are those of go list, such as
+// Version returns the version of module that the module in folder dir chooses. flags are those of go list, such as
 // -modfile.
-func Version(ctx context.Context, at, module string, flags ...string) (string, error) {
-	out, err := Go(ctx, at, append(append([]string{"list", "-m", "-f", "{{.Version}}"}, flags...), module)...)
+func Version(ctx context.Context, dir, module string, flags ...string) (string, error) {
+	out, err := Go(ctx, dir, append(append([]string{"list", "-m", "-f", "{{.Version}}"}, flags...), module)...)
 	return strings.TrimSpace(string(out)), err
 }
 

@@ -13,39 +13,39 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file is about the kinds whose informers cache.Options.NewInformer makes. controller-runtime's own cache has
+// This file is about custom kinds, whose informers cache.Options.NewInformer makes. controller-runtime's own cache has
 // them: it calls the function with the usual arguments, starts the informers and reads from their indexers.
 
-// newUsers returns the cache that has the kinds of cache.Options.NewInformer, or nil if there are none.
-func (c *objectCache) newUsers() (cache.Cache, error) {
-	if c.opts.NewInformer == nil || !c.storages.some(func(s storage) bool { return s.users }) {
+// newCustom returns the cache that has the kinds of cache.Options.NewInformer, or nil if there are none.
+func (c *objectCache) newCustom() (cache.Cache, error) {
+	if c.opts.NewInformer == nil || !c.storages.some(func(s storage) bool { return s.custom }) {
 		return nil, nil
 	}
-	users, err := cache.New(c.config, c.opts)
+	custom, err := cache.New(c.config, c.opts)
 	if err != nil {
 		return nil, fmt.Errorf("the cache of controller-runtime for the informers of cache.Options.NewInformer: %w", err)
 	}
-	return users, nil
+	return custom, nil
 }
 
 // usersOf returns the cache that has a kind in an informer of cache.Options.NewInformer, or nil if c has it itself.
-func (c *objectCache) usersOf(gvk schema.GroupVersionKind) cache.Cache {
-	if c.users == nil || !c.storages.of(gvk).users {
+func (c *objectCache) customOf(gvk schema.GroupVersionKind) cache.Cache {
+	if c.custom == nil || !c.storages.of(gvk).custom {
 		return nil
 	}
-	return c.users
+	return c.custom
 }
 
-// errUsers returns the error of a call that informers of cache.Options.NewInformer do not support. what names the call.
-func errUsers(what string, gvk schema.GroupVersionKind) error {
+// errCustom returns the error of a call that informers of cache.Options.NewInformer do not support. what names the call.
+func errCustom(what string, gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("%s of %s: cache.Options.NewInformer makes its informer, unless "+
 		"crcache.Options.IgnoreNewInformer or that of its kind in ByObject is set", what, gvk.Kind)
 }
 
 // usersFor returns usersOf for the kind of T, and an object of T. For an invalid T it returns nil, so that the lookup
 // of informers of c returns the error.
-func usersFor[T client.Object](c cache.Cache) (users cache.Cache, gvk schema.GroupVersionKind, prototype T) {
-	if own, ok := c.(*objectCache); !ok || own.users == nil {
+func customFor[T client.Object](c cache.Cache) (custom cache.Cache, gvk schema.GroupVersionKind, prototype T) {
+	if own, ok := c.(*objectCache); !ok || own.custom == nil {
 		return nil, gvk, prototype
 	}
 	own, prototype, err := ownCache[T](c)
@@ -56,20 +56,20 @@ func usersFor[T client.Object](c cache.Cache) (users cache.Cache, gvk schema.Gro
 	if err != nil {
 		return nil, gvk, prototype
 	}
-	return own.usersOf(id.gvk), id.gvk, prototype
+	return own.customOf(id.gvk), id.gvk, prototype
 }
 
-// getUsers reads an object from users.
-func getUsers[T client.Object](ctx context.Context, users cache.Cache, key client.ObjectKey, out T) (T, error) {
-	if err := users.Get(ctx, key, out, client.UnsafeDisableDeepCopy); err != nil {
+// getCustom reads an object from custom.
+func getCustom[T client.Object](ctx context.Context, custom cache.Cache, key client.ObjectKey, out T) (T, error) {
+	if err := custom.Get(ctx, key, out, client.UnsafeDisableDeepCopy); err != nil {
 		var none T
 		return none, err
 	}
 	return out, nil
 }
 
-// listUsers reads the objects of a kind that opts select from users.
-func listUsers[T client.Object](ctx context.Context, users cache.Cache, scheme *runtime.Scheme,
+// listCustom reads the objects of a kind that opts select from custom.
+func listCustom[T client.Object](ctx context.Context, custom cache.Cache, scheme *runtime.Scheme,
 	gvk schema.GroupVersionKind, opts []client.ListOption) (all []T, err error) {
 	list, err := scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
@@ -79,7 +79,7 @@ func listUsers[T client.Object](ctx context.Context, users cache.Cache, scheme *
 	if !ok {
 		return nil, fmt.Errorf("%T, the type of a list of %s, is not a client.ObjectList", list, gvk)
 	}
-	if err := users.List(ctx, out, append(slices.Clone(opts), client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := custom.List(ctx, out, append(slices.Clone(opts), client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
 	}
 	err = meta.EachListItem(out, func(item runtime.Object) error {

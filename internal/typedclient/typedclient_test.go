@@ -144,10 +144,10 @@ func lists(namespace string, o metav1.ListOptions) func(context.Context, *Client
 func TestAcceptFitsTheTypeAndTheCall(t *testing.T) {
 	slim := newClient[*slimPod]
 	for _, c := range []struct {
-		name      string
-		client    func(*testing.T, *server, ...func(*rest.Config)) *Client
-		change    func(*rest.Config)
-		one, list string
+		name         string
+		client       func(*testing.T, *server, ...func(*rest.Config)) *Client
+		change       func(*rest.Config)
+		single, list string
 	}{
 		{"pods", newClient[*corev1.Pod], func(*rest.Config) {}, mediaProtobuf + "," + mediaJSON, mediaProtobuf + "," + mediaJSON},
 		{"pods in JSON", newClient[*corev1.Pod], func(c *rest.Config) { c.ContentType = mediaJSON }, mediaJSON, mediaJSON},
@@ -163,7 +163,7 @@ func TestAcceptFitsTheTypeAndTheCall(t *testing.T) {
 			client := c.client(t, s, c.change)
 			_, _ = client.Get(t.Context(), keyA, metav1.GetOptions{})
 			_ = lists("ns", metav1.ListOptions{})(t.Context(), client)
-			if len(s.requests) != 2 || s.requests[0].accept != c.one || s.requests[1].accept != c.list {
+			if len(s.requests) != 2 || s.requests[0].accept != c.single || s.requests[1].accept != c.list {
 				t.Errorf("requests %+v", s.requests)
 			}
 		})
@@ -508,7 +508,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	for _, c := range []struct {
 		code   int
 		reason metav1.StatusReason
-		is     func(error) bool
+		class  func(error) bool
 	}{
 		{404, metav1.StatusReasonNotFound, apierrors.IsNotFound},
 		{409, metav1.StatusReasonConflict, apierrors.IsConflict},
@@ -528,7 +528,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 			"List":             lists("ns", metav1.ListOptions{})(t.Context(), client),
 			"DeleteCollection": client.DeleteCollection(t.Context(), "ns", metav1.DeleteOptions{}, metav1.ListOptions{}),
 		} {
-			if !c.is(err) || isTerminal(err) {
+			if !c.class(err) || isTerminal(err) {
 				t.Errorf("%s with %s: %v", what, c.reason, err)
 			}
 		}

@@ -63,13 +63,13 @@ func (m *maker) of(form string) []toolscache.SharedIndexInformer {
 
 // The informers of NewInformer behave in crcache as in controller-runtime: the cache starts them and reads from them.
 func TestNewInformer(t *testing.T) {
-	for _, by := range caches[:2] {
-		t.Run(by.name, func(t *testing.T) {
+	for _, impl := range caches[:2] {
+		t.Run(impl.name, func(t *testing.T) {
 			w := newWorld(t, false)
 			w.pod("a", "x")
 			w.pod("b", "y")
 			var m maker
-			c := by.create(w, cache.Options{NewInformer: m.newInformer})
+			c := impl.create(w, cache.Options{NewInformer: m.newInformer})
 			if err := c.Get(t.Context(), client.ObjectKey{}, &corev1.Pod{}); !errors.As(err, new(*cache.ErrCacheNotStarted)) {
 				t.Errorf("Get before Start: %v", err)
 			}
