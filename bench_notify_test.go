@@ -26,8 +26,8 @@ const notified = 1000
 // a server or decoding.
 type notifier struct {
 	update func(*corev1.Pod)
-	// subscribe adds a handler that calls done after that many updates each time. It returns when the handler has received all pods.
-	subscribe func(every int, done func())
+	// subscribe adds a handler that calls done after each batch of that many updates. It returns when the handler has all pods.
+	subscribe func(batch int, done func())
 	stop      func()
 }
 
@@ -68,10 +68,10 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 		update: func(pod *corev1.Pod) {
 			put(Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion})
 		},
-		subscribe: func(every int, done func()) {
+		subscribe: func(batch int, done func()) {
 			n := 0
 			sub := inf.Subscribe(HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, _ *corev1.Pod) {
-				if n++; n == every {
+				if n++; n == batch {
 					n = 0
 					done()
 				}
@@ -104,7 +104,7 @@ func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	running.Go(func() { inf.RunWithContext(ctx) })
 	return notifier{
 		update: func(pod *corev1.Pod) { events <- watch.Event{Type: watch.Modified, Object: pod} },
-		subscribe: func(every int, done func()) {
+		subscribe: func(batch int, done func()) {
 			n, added, synced := 0, 0, make(chan struct{})
 			_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 				AddFunc: func(any) {
@@ -113,7 +113,7 @@ func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 					}
 				},
 				UpdateFunc: func(_, _ any) {
-					if n++; n == every {
+					if n++; n == batch {
 						n = 0
 						done()
 					}

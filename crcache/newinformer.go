@@ -28,7 +28,7 @@ func (c *objectCache) newCustom() (cache.Cache, error) {
 	return custom, nil
 }
 
-// usersOf returns the cache that has a kind in an informer of cache.Options.NewInformer, or nil if c has it itself.
+// customOf returns the cache that has a kind in an informer of cache.Options.NewInformer, or nil if c has it itself.
 func (c *objectCache) customOf(gvk schema.GroupVersionKind) cache.Cache {
 	if c.custom == nil || !c.storages.of(gvk).custom {
 		return nil
@@ -42,7 +42,7 @@ func errCustom(what string, gvk schema.GroupVersionKind) error {
 		"crcache.Options.IgnoreNewInformer or that of its kind in ByObject is set", what, gvk.Kind)
 }
 
-// usersFor returns usersOf for the kind of T, and an object of T. For an invalid T it returns nil, so that the lookup
+// customFor returns customOf for the kind of T, and an object of T. For an invalid T it returns nil, so that the lookup
 // of informers of c returns the error.
 func customFor[T client.Object](c cache.Cache) (custom cache.Cache, gvk schema.GroupVersionKind, prototype T) {
 	if own, ok := c.(*objectCache); !ok || own.custom == nil {

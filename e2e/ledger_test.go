@@ -42,16 +42,16 @@ type ledger struct {
 
 // commit is one successful write.
 type commit struct {
-	key     informer.Key
-	uid     types.UID
-	version uint64 // 0 for a deletion, whose version the server does not return
-	before  uint64 // the version that it replaced
-	was, is string // the side before and after; "" if it does not exist
+	key              informer.Key
+	uid              types.UID
+	version          uint64 // 0 for a deletion, whose version the server does not return
+	before           uint64 // the version that it replaced
+	oldSide, newSide string // the side before and after; "" if it does not exist
 }
 
 // mark returns the mark of c for a follower of everything.
 func (c commit) mark() mark {
-	if c.is == "" {
+	if c.newSide == "" {
 		return mark{deleted: c.uid}
 	}
 	return mark{version: c.version}
@@ -92,7 +92,7 @@ func (l *ledger) set(key informer.Key, side string) {
 		Data: map[string]string{"after": fmt.Sprint(have.version), "text": strings.Repeat(crand.Text(), 8)},
 	}
 	configMaps := l.client.CoreV1().ConfigMaps(key.Namespace)
-	if have.is == "" {
+	if have.newSide == "" {
 		l.write(key, "created", func() (*corev1.ConfigMap, error) { return configMaps.Create(l.ctx, cm, metav1.CreateOptions{}) })
 		return
 	}
@@ -119,11 +119,11 @@ func (l *ledger) write(key informer.Key, what string, do func() (*corev1.ConfigM
 	defer l.mu.Unlock()
 	l.writes[what]++
 	c := commit{key: key}
-	c.was, c.before, c.uid = l.state[key].is, l.state[key].version, l.state[key].uid
+	c.oldSide, c.before, c.uid = l.state[key].newSide, l.state[key].version, l.state[key].uid
 	if cm != nil {
-		c.is, c.version, c.uid = cm.Labels[sideLabel], versionOf(cm), cm.UID
+		c.newSide, c.version, c.uid = cm.Labels[sideLabel], versionOf(cm), cm.UID
 	}
-	if c.is == c.was && c.version == c.before {
+	if c.newSide == c.oldSide && c.version == c.before {
 		return // not done
 	}
 	l.last = max(l.last, c.version)
@@ -157,17 +157,17 @@ func (l *ledger) read(key informer.Key) (*corev1.ConfigMap, error) {
 func (l *ledger) step(key informer.Key, random float64) {
 	have := l.get(key)
 	switch {
-	case have.is == "":
+	case have.newSide == "":
 		l.set(key, "a")
 	case random < 0.03:
 		l.delete(key)
 	case random < 0.06:
 		l.delete(key)
-		l.set(key, have.is)
+		l.set(key, have.newSide)
 	case random < 0.25:
-		l.set(key, map[string]string{"a": "b", "b": "a"}[have.is])
+		l.set(key, map[string]string{"a": "b", "b": "a"}[have.newSide])
 	default:
-		l.set(key, have.is)
+		l.set(key, have.newSide)
 	}
 }
 

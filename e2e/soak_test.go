@@ -163,9 +163,9 @@ func (f *soakFollower) sees(c commit) (mark, bool) {
 	switch {
 	case len(f.resource.Namespaces) > 0 && !slices.Contains(f.resource.Namespaces, c.key.Namespace):
 		return mark{}, false
-	case matches(c.is):
+	case matches(c.newSide):
 		return mark{version: c.version}, true
-	case matches(c.was):
+	case matches(c.oldSide):
 		return mark{deleted: c.uid}, true
 	}
 	return mark{}, false
@@ -507,7 +507,7 @@ func (s *soak) compareAll() {
 	}
 	var written []*metav1.PartialObjectMetadata
 	for key, c := range s.ledger.state {
-		if c.is != "" {
+		if c.newSide != "" {
 			written = append(written, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: key.Namespace, Name: key.Name, UID: c.uid, ResourceVersion: fmt.Sprint(c.version),
 			}})

@@ -19,11 +19,11 @@ func Of[T informer.Labeled](l compat.ResourceLister[T]) (cache.Indexer, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for _, obj := range list {
-		if err := of.Add(obj); err != nil {
+		if err := indexer.Add(obj); err != nil {
 			return nil, fmt.Errorf("add %T %s to an indexer of client-go: %w", obj, informer.KeyOf(obj), err)
 		}
 	}
-	return of, nil
+	return indexer, nil
 }

@@ -286,10 +286,10 @@ func TestShare(t *testing.T) {
 		seen := map[*corev1.Toleration]bool{}
 		for _, pod := range own {
 			for i := range pod.Spec.Tolerations {
-				if at := &pod.Spec.Tolerations[i]; seen[at] {
+				if toleration := &pod.Spec.Tolerations[i]; seen[toleration] {
 					t.Fatalf("format %d: %s shares without Share", f, pod.Name)
 				} else {
-					seen[at] = true
+					seen[toleration] = true
 				}
 			}
 		}
@@ -313,7 +313,7 @@ func TestShareDistinguishesNilFromEmpty(t *testing.T) {
 		checkShare[*unstructured.Unstructured](t, JSON, versions)
 	}
 	metadata := string(appendField(nil, objectMetadata, appendField(nil, metaName, []byte("a"))))
-	of := func(obj message) string {
+	encode := func(obj message) string {
 		obj.(metav1.Object).SetName("a")
 		raw, err := obj.(interface{ Marshal() ([]byte, error) }).Marshal()
 		if err != nil {
@@ -321,25 +321,25 @@ func TestShareDistinguishesNilFromEmpty(t *testing.T) {
 		}
 		return string(raw)
 	}
-	zero, one, no := int64(0), int64(1), false
+	zero, second, no := int64(0), int64(1), false
 	checkShare[*corev1.Pod](t, Protobuf, []string{
 		metadata,
-		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": ""}}}),
-		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}),
-		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{""}, DeletionTimestamp: &metav1.Time{}}}),
-		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"", ""}, DeletionGracePeriodSeconds: &zero}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &zero, SecurityContext: &corev1.PodSecurityContext{}, EnableServiceLinks: &no}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &one, SecurityContext: &corev1.PodSecurityContext{RunAsUser: &zero}}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroups: []int64{0}, RunAsNonRoot: &no}}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}, Overhead: corev1.ResourceList{"cpu": resource.MustParse("1")}}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{""}}, {}}, Overhead: corev1.ResourceList{"cpu": resource.MustParse("1000m")}}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{Overhead: corev1.ResourceList{"cpu": {}}}}),
+		encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": ""}}}),
+		encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}),
+		encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{""}, DeletionTimestamp: &metav1.Time{}}}),
+		encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"", ""}, DeletionGracePeriodSeconds: &zero}}),
+		encode(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &zero, SecurityContext: &corev1.PodSecurityContext{}, EnableServiceLinks: &no}}),
+		encode(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &second, SecurityContext: &corev1.PodSecurityContext{RunAsUser: &zero}}}),
+		encode(&corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroups: []int64{0}, RunAsNonRoot: &no}}}),
+		encode(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}, Overhead: corev1.ResourceList{"cpu": resource.MustParse("1")}}}),
+		encode(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{""}}, {}}, Overhead: corev1.ResourceList{"cpu": resource.MustParse("1000m")}}}),
+		encode(&corev1.Pod{Spec: corev1.PodSpec{Overhead: corev1.ResourceList{"cpu": {}}}}),
 	})
 	checkShare[*corev1.Secret](t, Protobuf, []string{
 		metadata,
-		of(&corev1.Secret{Data: map[string][]byte{"a": {}}, Immutable: &no}),
-		of(&corev1.Secret{Data: map[string][]byte{"a": {0}}}),
-		of(&corev1.Secret{StringData: map[string]string{"a": ""}}),
+		encode(&corev1.Secret{Data: map[string][]byte{"a": {}}, Immutable: &no}),
+		encode(&corev1.Secret{Data: map[string][]byte{"a": {0}}}),
+		encode(&corev1.Secret{StringData: map[string]string{"a": ""}}),
 		metadata + "\x12\x03\x0a\x01a", // a missing value
 	})
 	checkShare[*appsv1.ControllerRevision](t, Protobuf, []string{metadata, metadata + "\x12\x00", metadata + "\x12\x02\x0a\x00", metadata + "\x12\x03\x0a\x01x"})

@@ -32,7 +32,7 @@ func TestAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		read := func(d *Decoder[*corev1.Pod]) float64 {
-			one := d.Pool.Get()
+			decoder := d.Pool.Get()
 			asked := &Asked{}
 			return testing.AllocsPerRun(3, func() {
 				items := decode.NewList(bytes.NewReader(list.Bytes()), f, nil, nil)
@@ -42,10 +42,10 @@ func TestAllocations(t *testing.T) {
 					case nil:
 						var e encoded[*corev1.Pod]
 						d.find(f, raw, asked, &e)
-						if d.decode(one, f, raw, nil, &e); e.err != nil {
+						if d.decode(decoder, f, raw, nil, &e); e.err != nil {
 							t.Fatal(e.err)
 						}
-						if result, err := d.finish(one, f, raw, asked, &e); err != nil || result.Err != nil {
+						if result, err := d.finish(decoder, f, raw, asked, &e); err != nil || result.Err != nil {
 							t.Fatal(err, result.Err)
 						}
 					case decode.ErrMore:
@@ -68,13 +68,13 @@ func TestAllocations(t *testing.T) {
 			return got
 		}
 		d := newDecoder[*corev1.Pod](t)
-		each := check("a pod", d, 90)
+		allocations := check("a pod", d, 90)
 		d = newDecoder[*corev1.Pod](t)
 		d.Filter = func(*metav1.PartialObjectMetadata) bool { return true }
 		filtered := check("a pod with a filter", d, 100)
 		d.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) { return pod, nil }
 		check("a pod with a filter and a transform", d, filtered+0.1)
-		t.Logf("format %d: %.1f allocations, %.1f with a filter", f, each, filtered)
+		t.Logf("format %d: %.1f allocations, %.1f with a filter", f, allocations, filtered)
 		d = newDecoder[*corev1.Pod](t)
 		d.Share = true
 		check("a pod that shares", d, 40)

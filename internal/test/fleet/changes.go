@@ -113,9 +113,9 @@ func (s *stream) next(yield func(Change) bool) bool {
 		if len(l.script) == 0 {
 			s.assign(l)
 		}
-		at := l.script[0]
+		todo := l.script[0]
 		l.script = l.script[1:]
-		typ, pod := s.do(l, at)
+		typ, pod := s.do(l, todo)
 		if pod == nil {
 			continue
 		}
@@ -160,16 +160,16 @@ func (s *stream) finish(l *lane) {
 }
 
 // do takes a step. It returns the change, or nil if the step does not apply.
-func (s *stream) do(l *lane, at step) (watch.EventType, *podState) {
+func (s *stream) do(l *lane, todo step) (watch.EventType, *podState) {
 	old := &s.pods[l.place]
-	switch at {
+	switch todo {
 	case stepTerminate, stepEnd:
 		if old.stage < running || old.stage == succeeded || old.stage == failed {
 			// Such a pod is deleted at once. Another pod changes instead, to keep the shares.
 			return s.elsewhere()
 		}
 		now := s.now(old)
-		if at == stepTerminate {
+		if todo == stepTerminate {
 			if old.stage != ready {
 				old.changedAt, old.updatedAt = now, now // terminating pods are ready
 			}

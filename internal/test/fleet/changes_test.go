@@ -127,15 +127,15 @@ func checkStep(t *testing.T, old, pod *corev1.Pod) {
 		t.Errorf("%s has another spec:\n%s", pod.Name, cmp.Diff(a.Spec, b.Spec))
 	}
 	for i := range old.Status.ContainerStatuses {
-		was, is := &old.Status.ContainerStatuses[i], &pod.Status.ContainerStatuses[i]
-		if is.RestartCount < was.RestartCount {
-			t.Errorf("%s: restart count of %s falls", pod.Name, is.Name)
+		before, after := &old.Status.ContainerStatuses[i], &pod.Status.ContainerStatuses[i]
+		if after.RestartCount < before.RestartCount {
+			t.Errorf("%s: restart count of %s falls", pod.Name, after.Name)
 		}
-		if was.ContainerID != "" && (was.ContainerID == is.ContainerID) != (was.RestartCount == is.RestartCount) {
-			t.Errorf("%s: %s has restarted %d and %d times, with containers %s and %s", pod.Name, is.Name, was.RestartCount, is.RestartCount, was.ContainerID, is.ContainerID)
+		if before.ContainerID != "" && (before.ContainerID == after.ContainerID) != (before.RestartCount == after.RestartCount) {
+			t.Errorf("%s: %s has restarted %d and %d times, with containers %s and %s", pod.Name, after.Name, before.RestartCount, after.RestartCount, before.ContainerID, after.ContainerID)
 		}
-		if last := is.LastTerminationState.Terminated; is.RestartCount == was.RestartCount+1 && last.ContainerID != was.ContainerID {
-			t.Errorf("%s: %s replaces container %s, but names %s", pod.Name, is.Name, was.ContainerID, last.ContainerID)
+		if last := after.LastTerminationState.Terminated; after.RestartCount == before.RestartCount+1 && last.ContainerID != before.ContainerID {
+			t.Errorf("%s: %s replaces container %s, but names %s", pod.Name, after.Name, before.ContainerID, last.ContainerID)
 		}
 	}
 }

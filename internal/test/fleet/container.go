@@ -114,7 +114,7 @@ func (s *shaper) env() []corev1.EnvVar {
 		return nil
 	}
 	vars := make([]corev1.EnvVar, 0, n+3)
-	at, stride := s.n(len(envNames)), s.between(1, len(envNames)-1)
+	index, stride := s.n(len(envNames)), s.between(1, len(envNames)-1)
 	secret := s.n(len(secretNames))
 	for i := range n {
 		if s.chance(20) {
@@ -125,8 +125,8 @@ func (s *shaper) env() []corev1.EnvVar {
 				}}})
 			continue
 		}
-		vars = append(vars, corev1.EnvVar{Name: envNames[at], Value: s.envValue()})
-		at = (at + stride) % len(envNames)
+		vars = append(vars, corev1.EnvVar{Name: envNames[index], Value: s.envValue()})
+		index = (index + stride) % len(envNames)
 	}
 	if s.chance(15) {
 		for _, field := range fieldEnv[:s.between(1, 3)] {

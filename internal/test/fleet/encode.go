@@ -152,10 +152,10 @@ func appendEventProtobuf(dst []byte, typ watch.EventType, kind runtime.TypeMeta,
 	event := metav1.WatchEvent{Type: string(typ), Object: runtime.RawExtension{Raw: raw[:len(protobufMagic)+n]}}
 	size := event.Size()
 	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
-	at := len(dst)
+	start := len(dst)
 	dst = append(dst, make([]byte, size)...)
-	if _, err := event.MarshalTo(dst[at:]); err != nil {
-		return dst[:at-4], fmt.Errorf("encoding %s event for %s %s/%s: %w", typ, kind.Kind, m.GetNamespace(), m.GetName(), err)
+	if _, err := event.MarshalTo(dst[start:]); err != nil {
+		return dst[:start-4], fmt.Errorf("encoding %s event for %s %s/%s: %w", typ, kind.Kind, m.GetNamespace(), m.GetName(), err)
 	}
 	return dst, nil
 }
@@ -171,8 +171,8 @@ func appendField(dst []byte, number byte, message runtime.ProtobufMarshaller) ([
 	size := message.Size()
 	dst = append(dst, number<<3|lengthDelimited)
 	dst = binary.AppendUvarint(dst, uint64(size))
-	at := len(dst)
+	start := len(dst)
 	dst = append(dst, make([]byte, size)...)
-	_, err := message.MarshalTo(dst[at:])
+	_, err := message.MarshalTo(dst[start:])
 	return dst, err
 }

@@ -205,8 +205,8 @@ func TestShape(t *testing.T) {
 	counts := map[string]int{}
 	namespaces, nodes := map[string]int{}, map[string]int{}
 	for pod := range f.All() {
-		count := func(is bool, what string) {
-			if is {
+		count := func(holds bool, what string) {
+			if holds {
 				counts[what]++
 			}
 		}

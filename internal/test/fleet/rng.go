@@ -63,12 +63,12 @@ func (r *rng) weighted(weights ...int) int {
 	for _, w := range weights {
 		sum += w
 	}
-	at := r.n(sum)
+	left := r.n(sum)
 	for i, w := range weights {
-		if at < w {
+		if left < w {
 			return i
 		}
-		at -= w
+		left -= w
 	}
 	panic("unreachable")
 }

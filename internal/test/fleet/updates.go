@@ -68,10 +68,10 @@ func (s *stream) updateStatus(p *podState, now int32) {
 
 // update makes the changes that [Fleet.Updates] made to the metadata and the spec.
 func (s *podState) update(pod *corev1.Pod) {
-	manage := func(manager string, at int32, fields string) {
+	manage := func(manager string, second int32, fields string) {
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
-			Time: new(s.at(at)), FieldsType: "FieldsV1", FieldsV1: fieldsV1([]byte(fields)),
+			Time: new(s.at(second)), FieldsType: "FieldsV1", FieldsV1: fieldsV1([]byte(fields)),
 		})
 	}
 	if s.cost > 0 {

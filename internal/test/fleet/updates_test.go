@@ -38,15 +38,15 @@ func TestUpdatesChangeOnePart(t *testing.T) {
 		}
 		rv = next
 		held[pod.UID] = pod
-		was, is := old.ObjectMeta, pod.ObjectMeta
-		was.ResourceVersion, was.ManagedFields, is.ResourceVersion, is.ManagedFields = "", nil, "", nil
+		before, after := old.ObjectMeta, pod.ObjectMeta
+		before.ResourceVersion, before.ManagedFields, after.ResourceVersion, after.ManagedFields = "", nil, "", nil
 		parts := 0
 		for _, part := range []struct {
 			count   *int
 			changed bool
 		}{
 			{&status, !reflect.DeepEqual(old.Status, pod.Status)},
-			{&metadata, !reflect.DeepEqual(was, is)},
+			{&metadata, !reflect.DeepEqual(before, after)},
 			{&spec, !reflect.DeepEqual(old.Spec, pod.Spec)},
 		} {
 			if part.changed {

@@ -96,10 +96,10 @@ func (p *planner) namespace() string {
 	for i := range others {
 		sum += 1_000_000 / (i + 1)
 	}
-	at := p.n(sum)
+	left := p.n(sum)
 	for i, name := range others {
-		at -= 1_000_000 / (i + 1)
-		if at < 0 {
+		left -= 1_000_000 / (i + 1)
+		if left < 0 {
 			return name
 		}
 	}

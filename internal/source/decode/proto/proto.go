@@ -111,27 +111,27 @@ func Skip(message []byte, i int, wire Wire) (end int) {
 
 // Next reads the field that begins at message[i]. It returns false if the field is malformed.
 func Next(message []byte, i int) (f Field, ok bool) {
-	tag, at := Uvarint(message, i)
+	tag, offset := Uvarint(message, i)
 	number, wire := Split(tag)
-	if at == 0 || number <= 0 {
+	if offset == 0 || number <= 0 {
 		return Field{}, false
 	}
 	f = Field{Number: number, Wire: wire, From: i}
 	switch wire {
 	case Varint:
-		f.Bits, f.To = Uvarint(message, at)
+		f.Bits, f.To = Uvarint(message, offset)
 	case Bytes:
-		f.Bytes, f.To = Body(message, at)
+		f.Bytes, f.To = Body(message, offset)
 	case Fixed64:
-		if f.To = Skip(message, at, wire); f.To > 0 {
-			f.Bits = binary.LittleEndian.Uint64(message[at:])
+		if f.To = Skip(message, offset, wire); f.To > 0 {
+			f.Bits = binary.LittleEndian.Uint64(message[offset:])
 		}
 	case Fixed32:
-		if f.To = Skip(message, at, wire); f.To > 0 {
-			f.Bits = uint64(binary.LittleEndian.Uint32(message[at:]))
+		if f.To = Skip(message, offset, wire); f.To > 0 {
+			f.Bits = uint64(binary.LittleEndian.Uint32(message[offset:]))
 		}
 	default:
-		f.To = Skip(message, at, wire)
+		f.To = Skip(message, offset, wire)
 	}
 	return f, f.To > 0
 }
@@ -154,14 +154,14 @@ func First(message []byte, number int) []byte {
 
 // firstPart returns what message has of the value of its only field, which is longer than message.
 func firstPart(message []byte, number int) []byte {
-	tag, at := Uvarint(message, 0)
-	if n, wire := Split(tag); at == 0 || n != number || wire != Bytes {
+	tag, offset := Uvarint(message, 0)
+	if n, wire := Split(tag); offset == 0 || n != number || wire != Bytes {
 		return nil
 	}
-	if _, at = Uvarint(message, at); at == 0 {
+	if _, offset = Uvarint(message, offset); offset == 0 {
 		return nil
 	}
-	return message[at:]
+	return message[offset:]
 }
 
 // Fields calls field for each field of message, in order, until field returns false. At a malformed field, it returns

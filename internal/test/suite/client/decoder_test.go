@@ -325,14 +325,14 @@ func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
 			}
 		}
 		config := world.Paged[*slowPod]()
-		var calls, called atomic.Int32
+		var calls, decoded atomic.Int32
 		config.Transform = func(pod *slowPod) (*slowPod, error) {
 			if calls.Add(1) > 1 {
 				t.Error("Transform runs twice at once")
 			}
 			time.Sleep(100 * time.Millisecond)
 			calls.Add(-1)
-			called.Add(1)
+			decoded.Add(1)
 			return pod, nil
 		}
 		var decoding, most atomic.Int32
@@ -346,8 +346,8 @@ func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
 		decodes.Store(&wait)
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: namespaces}, config)
 		defer world.Start(w.T, inf)()
-		if most.Load() != run.MaxWorkers || called.Load() != perNamespace*10 || inf.Store().Len() != perNamespace*10 {
-			t.Errorf("%d objects were decoded at once, want %d; %d in all", most.Load(), run.MaxWorkers, called.Load())
+		if most.Load() != run.MaxWorkers || decoded.Load() != perNamespace*10 || inf.Store().Len() != perNamespace*10 {
+			t.Errorf("%d objects were decoded at once, want %d; %d in all", most.Load(), run.MaxWorkers, decoded.Load())
 		}
 	})
 }

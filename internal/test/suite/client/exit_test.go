@@ -80,8 +80,8 @@ func (s *touchySpec) UnmarshalJSON(raw []byte) error {
 // exiting returns a config with one function that ends its goroutine for objects on the node "exit", as often as times says.
 // decodes reports whether such an object reaches the store later: it does not if the function is OnDecodeError.
 func exiting(t *testing.T, function string, times *atomic.Int32) (config informer.Config[*touchyPod], decodes bool) {
-	exit := func(is bool) {
-		if is && times.Add(-1) >= 0 {
+	exit := func(exits bool) {
+		if exits && times.Add(-1) >= 0 {
 			runtime.Goexit()
 		}
 	}
@@ -190,7 +190,7 @@ func endsGoroutine(w world.World, config informer.Config[*touchyPod], verb strin
 	}
 	if verb == "watch" {
 		pod, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "05"})
-		if is := pod != nil && pod.Spec.NodeName == "exit"; is != (once && decodes) {
+		if has := pod != nil && pod.Spec.NodeName == "exit"; has != (once && decodes) {
 			w.Errorf("05 is %+v", pod)
 		}
 		if status.Traffic.Lists != 1 {

@@ -32,7 +32,7 @@ type hostile struct {
 	code        int    // zero means 200
 	send        func(w io.Writer, r *http.Request)
 	want        string        // part of the error's text
-	is          error         // an error that it wraps
+	wrapped     error         // an error that it wraps
 	skips       bool          // the client skips an object over the size limit, up to the end
 	within      time.Duration // how soon the informer must recover; zero means a minute
 }
@@ -84,45 +84,45 @@ func compressed(send func(io.Writer, *http.Request)) func(io.Writer, *http.Reque
 
 var hostiles = map[string]hostile{
 	// Endless bodies.
-	"list/white space":             {verb: "list", send: sends("{", " "), is: informer.ErrTooLarge},
-	"list/white space behind":      {verb: "list", send: sends(world.ListHead+"]}", "\n"), is: informer.ErrTooLarge},
-	"list/white space among items": {verb: "list", send: sends(world.ListHead, "\t"), is: informer.ErrTooLarge},
-	"list/metadata":                {verb: "list", send: sends(`{"kind":"PodList","metadata":{"continue":"`, "x"), is: informer.ErrTooLarge},
-	"list/members":                 {verb: "list", send: sends(`{"kind":"PodList"`, `,"a":1`), is: informer.ErrTooLarge},
-	"list/large members":           {verb: "list", send: sends(`{"kind":"PodList"`, `,"a":"`+strings.Repeat("x", 99_000)+`"`), is: informer.ErrTooLarge},
-	"list/number":                  {verb: "list", send: sends(`{"kind":`, "1"), is: informer.ErrTooLarge},
-	"list/item's string":           {verb: "list", send: sends(world.ListHead+world.PodHead+`"x":"`, "x"), is: io.ErrUnexpectedEOF, skips: true},
-	"list/item's escapes":          {verb: "list", send: sends(world.ListHead+world.PodHead+`"x":"`, `\"`), is: io.ErrUnexpectedEOF, skips: true},
-	"list/item's nesting":          {verb: "list", send: sends(world.ListHead+world.PodHead+`"x":`, `[{"":`), is: io.ErrUnexpectedEOF, skips: true},
-	"stream/frame":                 {verb: "stream", send: sends(strings.Replace(world.FrameHead, "MODIFIED", "ADDED", 1)+`"x":"`, "x"), is: io.ErrUnexpectedEOF, skips: true},
-	"watch/frame":                  {verb: "watch", send: sends(world.FrameHead+`"x":"`, "x"), is: io.ErrUnexpectedEOF, skips: true},
-	"watch/white space":            {verb: "watch", send: sends("", " "), is: informer.ErrTooLarge},
-	"watch/type":                   {verb: "watch", send: sends(`{"type":"`, "MODIFIED"), is: informer.ErrTooLarge},
+	"list/white space":             {verb: "list", send: sends("{", " "), wrapped: informer.ErrTooLarge},
+	"list/white space behind":      {verb: "list", send: sends(world.ListHead+"]}", "\n"), wrapped: informer.ErrTooLarge},
+	"list/white space among items": {verb: "list", send: sends(world.ListHead, "\t"), wrapped: informer.ErrTooLarge},
+	"list/metadata":                {verb: "list", send: sends(`{"kind":"PodList","metadata":{"continue":"`, "x"), wrapped: informer.ErrTooLarge},
+	"list/members":                 {verb: "list", send: sends(`{"kind":"PodList"`, `,"a":1`), wrapped: informer.ErrTooLarge},
+	"list/large members":           {verb: "list", send: sends(`{"kind":"PodList"`, `,"a":"`+strings.Repeat("x", 99_000)+`"`), wrapped: informer.ErrTooLarge},
+	"list/number":                  {verb: "list", send: sends(`{"kind":`, "1"), wrapped: informer.ErrTooLarge},
+	"list/item's string":           {verb: "list", send: sends(world.ListHead+world.PodHead+`"x":"`, "x"), wrapped: io.ErrUnexpectedEOF, skips: true},
+	"list/item's escapes":          {verb: "list", send: sends(world.ListHead+world.PodHead+`"x":"`, `\"`), wrapped: io.ErrUnexpectedEOF, skips: true},
+	"list/item's nesting":          {verb: "list", send: sends(world.ListHead+world.PodHead+`"x":`, `[{"":`), wrapped: io.ErrUnexpectedEOF, skips: true},
+	"stream/frame":                 {verb: "stream", send: sends(strings.Replace(world.FrameHead, "MODIFIED", "ADDED", 1)+`"x":"`, "x"), wrapped: io.ErrUnexpectedEOF, skips: true},
+	"watch/frame":                  {verb: "watch", send: sends(world.FrameHead+`"x":"`, "x"), wrapped: io.ErrUnexpectedEOF, skips: true},
+	"watch/white space":            {verb: "watch", send: sends("", " "), wrapped: informer.ErrTooLarge},
+	"watch/type":                   {verb: "watch", send: sends(`{"type":"`, "MODIFIED"), wrapped: informer.ErrTooLarge},
 	"list/500":                     {verb: "list", code: 500, send: sends(`{"kind":"Status","status":"Failure","message":"`, "x"), want: "an error on the server"},
 	"list/500 as text":             {verb: "list", code: 500, contentType: "text/plain", send: sends("", "no use "), want: "no use no use"},
 	"watch/500":                    {verb: "watch", code: 500, send: sends("", "x"), want: "an error on the server"},
-	"list/protobuf items' metadata": {verb: "list", contentType: world.ProtobufType, is: informer.ErrTooLarge,
+	"list/protobuf items' metadata": {verb: "list", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge,
 		send: sends(world.ProtoHead+noEnd, "\x0a\x04\x12\x0277")},
-	"list/protobuf unknown fields": {verb: "list", contentType: world.ProtobufType, is: informer.ErrTooLarge, send: sends(world.ProtoHead+noEnd, "\x18\x01")},
-	"list/protobuf envelope":       {verb: "list", contentType: world.ProtobufType, is: informer.ErrTooLarge, send: sends("k8s\x00", "\x1a\x01x")},
-	"list/protobuf long field":     {verb: "list", contentType: world.ProtobufType, is: informer.ErrTooLarge, send: sends("k8s\x00\x1a"+noEnd, "x")},
-	"list/protobuf fixed fields":   {verb: "list", contentType: world.ProtobufType, is: informer.ErrTooLarge, send: sends(world.ProtoHead+noEnd, "\x1912345678\x1d1234")},
+	"list/protobuf unknown fields": {verb: "list", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge, send: sends(world.ProtoHead+noEnd, "\x18\x01")},
+	"list/protobuf envelope":       {verb: "list", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge, send: sends("k8s\x00", "\x1a\x01x")},
+	"list/protobuf long field":     {verb: "list", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge, send: sends("k8s\x00\x1a"+noEnd, "x")},
+	"list/protobuf fixed fields":   {verb: "list", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge, send: sends(world.ProtoHead+noEnd, "\x1912345678\x1d1234")},
 
 	// False lengths.
-	"list/protobuf item of 4 GiB":      {verb: "list", contentType: world.ProtobufType, is: informer.ErrTooLarge, send: sends(world.ProtoHead + noEnd + "\x12" + fourGiB)},
-	"list/protobuf metadata of 4 GiB":  {verb: "list", contentType: world.ProtobufType, is: informer.ErrTooLarge, send: sends(world.ProtoHead + noEnd + "\x0a" + fourGiB)},
-	"list/protobuf kind of 4 GiB":      {verb: "list", contentType: world.ProtobufType, is: informer.ErrTooLarge, send: sends("k8s\x00\x0a" + fourGiB)},
-	"list/protobuf item of 31 MiB":     {verb: "list", contentType: world.ProtobufType, is: io.ErrUnexpectedEOF, send: sends(world.ProtoHead + noEnd + "\x12\x80\x80\xc0\x0f")},
+	"list/protobuf item of 4 GiB":      {verb: "list", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge, send: sends(world.ProtoHead + noEnd + "\x12" + fourGiB)},
+	"list/protobuf metadata of 4 GiB":  {verb: "list", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge, send: sends(world.ProtoHead + noEnd + "\x0a" + fourGiB)},
+	"list/protobuf kind of 4 GiB":      {verb: "list", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge, send: sends("k8s\x00\x0a" + fourGiB)},
+	"list/protobuf item of 31 MiB":     {verb: "list", contentType: world.ProtobufType, wrapped: io.ErrUnexpectedEOF, send: sends(world.ProtoHead + noEnd + "\x12\x80\x80\xc0\x0f")},
 	"list/protobuf item beyond list":   {verb: "list", contentType: world.ProtobufType, want: "longer than its message", send: sends(world.ProtoHead + "\x04\x12\x7f12")},
-	"list/protobuf list beyond body":   {verb: "list", contentType: world.ProtobufType, is: io.ErrUnexpectedEOF, send: sends(world.ProtoHead + "\x7f\x0a\x04\x12\x0277")},
+	"list/protobuf list beyond body":   {verb: "list", contentType: world.ProtobufType, wrapped: io.ErrUnexpectedEOF, send: sends(world.ProtoHead + "\x7f\x0a\x04\x12\x0277")},
 	"list/protobuf varint too long":    {verb: "list", contentType: world.ProtobufType, want: "malformed protobuf", send: sends("k8s\x00", "\xff")},
 	"list/protobuf varint too large":   {verb: "list", contentType: world.ProtobufType, want: "malformed protobuf", send: sends("k8s\x00\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02")},
 	"list/protobuf field zero":         {verb: "list", contentType: world.ProtobufType, want: "malformed protobuf", send: sends(world.ProtoHead + "\x06\x02\x04\x12\x0277")},
 	"list/protobuf group":              {verb: "list", contentType: world.ProtobufType, want: "malformed protobuf", send: sends(world.ProtoHead+noEnd, "\x1b")},
 	"list/protobuf two lists":          {verb: "list", contentType: world.ProtobufType, want: "two lists", send: sends(world.ProtoHead + "\x00\x12\x00")},
-	"list/protobuf without list":       {verb: "list", contentType: world.ProtobufType, is: io.ErrUnexpectedEOF, send: sends(strings.TrimSuffix(world.ProtoHead, "\x12"))},
-	"watch/protobuf frame of 4 GiB":    {verb: "watch", contentType: world.ProtobufType, is: informer.ErrTooLarge, send: sends("\xff\xff\xff\xff")},
-	"watch/protobuf frame of 31 MiB":   {verb: "watch", contentType: world.ProtobufType, is: io.ErrUnexpectedEOF, send: sends("\x01\xf0\x00\x00\x0a")},
+	"list/protobuf without list":       {verb: "list", contentType: world.ProtobufType, wrapped: io.ErrUnexpectedEOF, send: sends(strings.TrimSuffix(world.ProtoHead, "\x12"))},
+	"watch/protobuf frame of 4 GiB":    {verb: "watch", contentType: world.ProtobufType, wrapped: informer.ErrTooLarge, send: sends("\xff\xff\xff\xff")},
+	"watch/protobuf frame of 31 MiB":   {verb: "watch", contentType: world.ProtobufType, wrapped: io.ErrUnexpectedEOF, send: sends("\x01\xf0\x00\x00\x0a")},
 	"watch/protobuf frame over 32 MiB": {verb: "watch", contentType: world.ProtobufType, want: "frame of 33554433 bytes", send: sends("\x02\x00\x00\x01", "x")},
 	"watch/protobuf frame too short":   {verb: "watch", contentType: world.ProtobufType, want: "malformed protobuf", send: sends("\x00\x00\x00\x05\x0a\x05ADDED")},
 	"watch/protobuf empty frame":       {verb: "watch", contentType: world.ProtobufType, want: "without type or object", send: sends("\x00\x00\x00\x00")},
@@ -142,7 +142,7 @@ var hostiles = map[string]hostile{
 	"list/object":             {verb: "list", want: "without items", send: sends(`{"kind":"PodList"}`)},
 	"list/items not an array": {verb: "list", want: "without items", send: sends(`{"kind":"PodList","items":{}}`)},
 	"list/array":              {verb: "list", want: `JSON: '['`, send: sends(`[]`)},
-	"list/empty":              {verb: "list", is: io.ErrUnexpectedEOF, send: sends("")},
+	"list/empty":              {verb: "list", wrapped: io.ErrUnexpectedEOF, send: sends("")},
 	"list/two lists":          {verb: "list", want: "two lists", send: sends(world.ListHead + `],"items":[]}`)},
 	"list/more behind":        {verb: "list", want: "where the end is expected", send: sends(world.ListHead + `]}{}`)},
 	"list/metadata of a kind": {verb: "list", want: "metadata", send: sends(`{"kind":"PodList","metadata":[],"items":[]}`)},
@@ -154,31 +154,31 @@ var hostiles = map[string]hostile{
 	"watch/long type":         {verb: "watch", want: `type "MODIFIEDMODIFIED`, send: sends(`{"type":"` + strings.Repeat("MODIFIED", 99_999) + `","object":{}}`)},
 	"watch/deep Status":       {verb: "watch", want: "exceeded max depth", send: sends(`{"type":"ERROR","object":{"kind":"Status","x":` + strings.Repeat(`[`, 20_000) + strings.Repeat("]", 20_000) + "}}")},
 	"watch/long Status":       {verb: "watch", want: "xxx ...", send: sends(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"` + strings.Repeat("x", 60_000) + `"}}`)},
-	"watch/huge Status":       {verb: "watch", is: informer.ErrTooLarge, send: sends(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","details":{"causes":[` + strings.Repeat("{},", 1_000_000) + `{}]}}}`)},
+	"watch/huge Status":       {verb: "watch", wrapped: informer.ErrTooLarge, send: sends(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","details":{"causes":[` + strings.Repeat("{},", 1_000_000) + `{}]}}}`)},
 	"list/deep error":         {verb: "list", code: 500, want: "an error on the server", send: sends(`{"kind":"Status","status":"Failure","x":`, "[")},
 	"list/401":                {verb: "list", code: 401, contentType: "text/html", want: "provide credentials", send: sends("<html>")},
 
 	// Encodings.
-	"list/gzip bomb":        {verb: "list", header: "Content-Encoding: gzip", is: io.ErrUnexpectedEOF, skips: true, send: compressed(sends(world.ListHead+world.PodHead+`"x":"`, "x"))},
-	"list/gzip white space": {verb: "list", header: "Content-Encoding: gzip", is: informer.ErrTooLarge, send: compressed(sends("", " "))},
-	"watch/gzip bomb":       {verb: "watch", header: "Content-Encoding: gzip", is: io.ErrUnexpectedEOF, skips: true, send: compressed(sends(world.FrameHead+`"x":"`, "x"))},
+	"list/gzip bomb":        {verb: "list", header: "Content-Encoding: gzip", wrapped: io.ErrUnexpectedEOF, skips: true, send: compressed(sends(world.ListHead+world.PodHead+`"x":"`, "x"))},
+	"list/gzip white space": {verb: "list", header: "Content-Encoding: gzip", wrapped: informer.ErrTooLarge, send: compressed(sends("", " "))},
+	"watch/gzip bomb":       {verb: "watch", header: "Content-Encoding: gzip", wrapped: io.ErrUnexpectedEOF, skips: true, send: compressed(sends(world.FrameHead+`"x":"`, "x"))},
 	"list/gzip error bomb":  {verb: "list", code: 500, header: "Content-Encoding: gzip", want: "an error on the server", send: compressed(sends("", " "))},
-	"list/gzip that is not": {verb: "list", header: "Content-Encoding: gzip", is: gzip.ErrHeader, send: sends(world.ListHead + "]}")},
-	"list/gzip cut":         {verb: "list", header: "Content-Encoding: gzip", is: io.ErrUnexpectedEOF, send: sends("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff")},
+	"list/gzip that is not": {verb: "list", header: "Content-Encoding: gzip", wrapped: gzip.ErrHeader, send: sends(world.ListHead + "]}")},
+	"list/gzip cut":         {verb: "list", header: "Content-Encoding: gzip", wrapped: io.ErrUnexpectedEOF, send: sends("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff")},
 	"list/brotli":           {verb: "list", header: "Content-Encoding: br", want: `content encoding "br", which was not requested`, send: sends("?")},
 
 	// Slow responses.
-	"list/no headers": {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
-	"list/silence":    {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(time.Hour, world.ListHead, "")},
-	"list/drip":       {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(5*time.Second, world.ListHead, " ")},
-	"list/drip of items": {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute,
+	"list/no headers": {verb: "list", wrapped: informer.ErrNoProgress, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
+	"list/silence":    {verb: "list", wrapped: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(time.Hour, world.ListHead, "")},
+	"list/drip":       {verb: "list", wrapped: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(5*time.Second, world.ListHead, " ")},
+	"list/drip of items": {verb: "list", wrapped: informer.ErrNoProgress, within: 2 * time.Minute,
 		send: drips(5*time.Second, world.ListHead+world.PodHead+`"a":1}`, `,`+world.PodHead+`"a":1}`)},
-	"list/drip behind": {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(5*time.Second, world.ListHead+"]}", "\n")},
+	"list/drip behind": {verb: "list", wrapped: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(5*time.Second, world.ListHead+"]}", "\n")},
 	"list/500 drip":    {verb: "list", code: 500, want: "an error on the server", send: drips(5*time.Second, "", " ")},
 	"watch/500 drip":   {verb: "watch", code: 500, want: "an error on the server", send: drips(5*time.Second, "", " ")},
-	"stream/drip":      {verb: "stream", is: informer.ErrNoProgress, send: drips(5*time.Second, "", " ")},
-	"watch/no headers": {verb: "watch", is: informer.ErrNoProgress, within: 12 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
-	"watch/drip":       {verb: "watch", is: informer.ErrNoProgress, within: 12 * time.Minute, send: drips(5*time.Second, world.FrameHead+`"x":"`, "x")},
+	"stream/drip":      {verb: "stream", wrapped: informer.ErrNoProgress, send: drips(5*time.Second, "", " ")},
+	"watch/no headers": {verb: "watch", wrapped: informer.ErrNoProgress, within: 12 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
+	"watch/drip":       {verb: "watch", wrapped: informer.ErrNoProgress, within: 12 * time.Minute, send: drips(5*time.Second, world.FrameHead+`"x":"`, "x")},
 
 	// Redirects to other servers.
 	"list/another host":   {verb: "list", code: 302, header: "Location: http://elsewhere/api/v1/pods", want: "redirects to another one, http://elsewhere", send: sends("")},
@@ -249,8 +249,8 @@ func TestHostileServer(t *testing.T) {
 					w.Error("the bad response was not sent")
 				}
 				err := inf.Status().Reflectors[0].LastError
-				if err == nil || h.is != nil && !errors.Is(err, h.is) || !strings.Contains(err.Error(), h.want) {
-					w.Errorf("got error %.1000v, want %q, %v", err, h.want, h.is)
+				if err == nil || h.wrapped != nil && !errors.Is(err, h.wrapped) || !strings.Contains(err.Error(), h.want) {
+					w.Errorf("got error %.1000v, want %q, %v", err, h.want, h.wrapped)
 				}
 				if err != nil && len(err.Error()) > 10_000 {
 					w.Errorf("the error has %d bytes", len(err.Error()))

@@ -94,13 +94,13 @@ func anotherKind(w world.World, media, verb string, sent []byte, want string) {
 	var expired, once atomic.Bool
 	w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 		q := r.URL.Query()
-		is := map[string]bool{"list": !q.Has("watch") && !q.Has("continue"), "page": q.Has("continue"),
+		parts := map[string]bool{"list": !q.Has("watch") && !q.Has("continue"), "page": q.Has("continue"),
 			"stream": world.AsksToStream(r), "watch": world.AsksToWatch(r) && !world.AsksToStream(r)}
-		if verb != "watch" && is["watch"] && !expired.Swap(true) { // a list follows
+		if verb != "watch" && parts["watch"] && !expired.Swap(true) { // a list follows
 			http.Error(rw, "expired", http.StatusGone)
 			return true
 		}
-		if r.URL.Path != "/api/v1/pods" || !is[verb] || once.Swap(true) {
+		if r.URL.Path != "/api/v1/pods" || !parts[verb] || once.Swap(true) {
 			return false
 		}
 		world.Write(rw, media, sent)
@@ -179,8 +179,8 @@ func auditOfAnotherKind(w world.World, media string, list runtime.Object) {
 	synctest.Wait()
 	rec.Take()
 	list = list.DeepCopyObject()
-	if of, ok := list.(*corev1.NodeList); ok {
-		of.ResourceVersion = inf.Store().ResourceVersion()
+	if nodes, ok := list.(*corev1.NodeList); ok {
+		nodes.ResourceVersion = inf.Store().ResourceVersion()
 	}
 	w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 		audits := r.URL.Query().Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact)

@@ -345,7 +345,7 @@ func TestTypedClientSendsItsOptions(t *testing.T) {
 		LabelSelector: "a=b", FieldSelector: "c=d", ResourceVersion: "5", ResourceVersionMatch: "Exact", Limit: 1, Continue: "next", TimeoutSeconds: &seconds,
 	}
 	const (
-		one     = "/api/v1/namespaces/ns/pods/a"
+		single  = "/api/v1/namespaces/ns/pods/a"
 		several = "/api/v1/namespaces/ns/pods"
 		written = "dryRun=All&fieldManager=me&fieldValidation=Strict"
 		listed  = "continue=next&fieldSelector=c=d&labelSelector=a=b&limit=1&resourceVersion=5&resourceVersionMatch=Exact&timeoutSeconds=7"
@@ -354,27 +354,27 @@ func TestTypedClientSendsItsOptions(t *testing.T) {
 		call func() error
 		want string
 	}{
-		{func() error { return errorOf(pods.Get(ctx, key, metav1.GetOptions{})) }, "GET " + one},
-		{func() error { return errorOf(pods.Get(ctx, key, metav1.GetOptions{ResourceVersion: "5"})) }, "GET " + one + " resourceVersion=5"},
+		{func() error { return errorOf(pods.Get(ctx, key, metav1.GetOptions{})) }, "GET " + single},
+		{func() error { return errorOf(pods.Get(ctx, key, metav1.GetOptions{ResourceVersion: "5"})) }, "GET " + single + " resourceVersion=5"},
 		{func() error { return errorOf(pods.Create(ctx, pod, metav1.CreateOptions{})) }, "POST " + several + "  application/json"},
 		{func() error {
 			return errorOf(pods.Create(ctx, pod, metav1.CreateOptions{DryRun: all, FieldManager: "me", FieldValidation: "Strict"}))
 		}, "POST " + several + " " + written + " application/json"},
 		{func() error {
 			return errorOf(pods.Update(ctx, pod, metav1.UpdateOptions{DryRun: all, FieldManager: "me", FieldValidation: "Strict"}))
-		}, "PUT " + one + " " + written + " application/json"},
+		}, "PUT " + single + " " + written + " application/json"},
 		{func() error {
 			return errorOf(pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{DryRun: all, FieldManager: "me", FieldValidation: "Strict"}))
-		}, "PUT " + one + "/status " + written + " application/json"},
-		{func() error { return errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, metav1.PatchOptions{})) }, "PATCH " + one + "  application/merge-patch+json"},
-		{func() error { return errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, patch, "status")) }, "PATCH " + one + "/status " + written + "&force=true application/merge-patch+json"},
+		}, "PUT " + single + "/status " + written + " application/json"},
+		{func() error { return errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, metav1.PatchOptions{})) }, "PATCH " + single + "  application/merge-patch+json"},
+		{func() error { return errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, patch, "status")) }, "PATCH " + single + "/status " + written + "&force=true application/merge-patch+json"},
 		{func() error {
 			return errorOf(pods.Apply(ctx, key, map[string]any{}, metav1.ApplyOptions{FieldManager: "me"}))
-		}, "PATCH " + one + " fieldManager=me&force=false application/apply-patch+yaml"},
+		}, "PATCH " + single + " fieldManager=me&force=false application/apply-patch+yaml"},
 		{func() error {
 			return errorOf(pods.Apply(ctx, key, map[string]any{}, metav1.ApplyOptions{DryRun: all, FieldManager: "me", Force: true}, "scale"))
-		}, "PATCH " + one + "/scale dryRun=All&fieldManager=me&force=true application/apply-patch+yaml"},
-		{func() error { return pods.Delete(ctx, key, metav1.DeleteOptions{}) }, "DELETE " + one + "  application/json"},
+		}, "PATCH " + single + "/scale dryRun=All&fieldManager=me&force=true application/apply-patch+yaml"},
+		{func() error { return pods.Delete(ctx, key, metav1.DeleteOptions{}) }, "DELETE " + single + "  application/json"},
 		{func() error { _, _, err := pods.List(ctx, "ns", metav1.ListOptions{}); return err }, "GET " + several},
 		{func() error { _, _, err := pods.List(ctx, "ns", list); return err }, "GET " + several + " " + listed},
 		{func() error { return pods.DeleteCollection(ctx, "ns", metav1.DeleteOptions{}, list) }, "DELETE " + several + " " + listed + " application/json"},

@@ -130,7 +130,7 @@ func TestCompactDecodesOnlyWhatIsReturned(t *testing.T) {
 		defer world.Start(w.T, inf)()
 		w.Relabel("ns0", "p00", "4")
 		synctest.Wait()
-		one, four := labels.SelectorFromSet(labels.Set{"v": "1"}), labels.SelectorFromSet(labels.Set{"v": "4"})
+		first, fourth := labels.SelectorFromSet(labels.Set{"v": "1"}), labels.SelectorFromSet(labels.Set{"v": "4"})
 		store, lister := inf.Store(), informer.NewLister(inf, world.PodGVR.GroupResource())
 		for name, c := range map[string]struct {
 			read func() []*counted
@@ -147,9 +147,9 @@ func TestCompactDecodesOnlyWhatIsReturned(t *testing.T) {
 			"Descending":          {func() []*counted { return inOrder.Range().Descending().Limit(2).List() }, "ns1/p19 ns1/p09"},
 			"Equal":               {func() []*counted { return inOrder.Range().Equal("4").Limit(1).List() }, "ns0/p00"},
 			"Len":                 {func() []*counted { inOrder.Range().Above("1").Len(); return nil }, ""},
-			"List":                {func() []*counted { return lister.List(four) }, "ns0/p00 ns0/p08 ns0/p18 ns1/p09 ns1/p19"},
-			"List of a namespace": {func() []*counted { return lister.Namespace("ns1").List(four) }, "ns1/p09 ns1/p19"},
-			"Select":              {func() []*counted { return slices.Collect(informer.Select(store.Snapshot(), "ns0", one)) }, "ns0/p02 ns0/p12"},
+			"List":                {func() []*counted { return lister.List(fourth) }, "ns0/p00 ns0/p08 ns0/p18 ns1/p09 ns1/p19"},
+			"List of a namespace": {func() []*counted { return lister.Namespace("ns1").List(fourth) }, "ns1/p09 ns1/p19"},
+			"Select":              {func() []*counted { return slices.Collect(informer.Select(store.Snapshot(), "ns0", first)) }, "ns0/p02 ns0/p12"},
 			"Select of the old version": {func() []*counted {
 				return slices.Collect(informer.Select(store.Snapshot(), "ns0", labels.SelectorFromSet(labels.Set{"v": "0"})))
 			}, "ns0/p10"},

@@ -248,16 +248,16 @@ func TestGroupConfigsMustAgree(t *testing.T) {
 // Guarantees: L3, L4
 func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 	newer := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "99"}}
-	for _, at := range []string{"before Run", "during Run", "while it lists", "after the end"} {
-		t.Run(at, func(t *testing.T) {
+	for _, moment := range []string{"before Run", "during Run", "while it lists", "after the end"} {
+		t.Run(moment, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
-				if at == "while it lists" {
+				if moment == "while it lists" {
 					defer w.Server.Inject(informertest.Fault{Error: world.Unavailable})()
 				}
 				g := informer.NewGroup(w.Client())
 				inf, release := share(w, g, pods)
 				sub := inf.Subscribe(&testkit.Recorder[*corev1.Pod]{})
-				synced := at == "during Run" || at == "after the end"
+				synced := moment == "during Run" || moment == "after the end"
 				waiting := atomic.Int32{}
 				waitAll := func() {
 					for name, wait := range map[string]func(context.Context) error{
@@ -283,7 +283,7 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 					stop = world.Run(w, g)
 					synctest.Wait()
 				}
-				switch at {
+				switch moment {
 				case "before Run":
 					waitAll()
 					release()

@@ -442,9 +442,9 @@ func TestRunWaitsForTheHandler(t *testing.T) {
 func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
 	w := world.New(t, informertest.Options{})
 	w.Create(world.NewPod("ns", "a"))
-	gate, called := make(chan struct{}), make(chan struct{}, 2)
+	gate, calls := make(chan struct{}), make(chan struct{}, 2)
 	inf := w.QuietInformer()
-	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{AddFunc: func(*corev1.Pod, bool) { called <- struct{}{}; <-gate }},
+	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{AddFunc: func(*corev1.Pod, bool) { calls <- struct{}{}; <-gate }},
 		informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
 	defer world.Start(t, inf)()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -453,15 +453,15 @@ func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
 	defer cancel()
 	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
 	controller := &informer.Controller[informer.Key]{Name: "site", Queue: queue, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
-		called <- struct{}{}
+		calls <- struct{}{}
 		<-gate
 		return informer.Result{}, nil
 	}}
 	queue.Add(world.KeyA)
 	running.Go(func() { _ = controller.Run(ctx) })
 	defer close(gate)
-	<-called
-	<-called
+	<-calls
+	<-calls
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 		t.Fatal(err)

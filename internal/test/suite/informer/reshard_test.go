@@ -146,8 +146,8 @@ func TestSmallerShardNeedsNoList(t *testing.T) {
 		<-time.After(time.Hour)
 		holdsShard(w, "after 410 Expired", inf, third)
 		toldAll(w, inf, rec, "after 410 Expired")
-		if by := inf.Status().Reflectors[0].Traffic.ListsBy; by[status.ReasonExpired] != 1 || by[status.ReasonShard] != 0 {
-			w.Errorf("lists %v", by)
+		if lists := inf.Status().Reflectors[0].Traffic.ListsBy; lists[status.ReasonExpired] != 1 || lists[status.ReasonShard] != 0 {
+			w.Errorf("lists %v", lists)
 		}
 	})
 }

@@ -186,13 +186,13 @@ func TestDelayedKeyIsReadyAtTheInstantItIsDue(t *testing.T) {
 		q.AddAfter("b", time.Second)
 		q.AddAfter("c", time.Second+1)
 		for i, c := range []struct {
-			at   time.Duration
+			time time.Duration
 			keys []string
 		}{{time.Second - 1, nil}, {time.Second, []string{"a", "b"}}, {time.Second + 1, []string{"c"}}} {
-			<-time.After(time.Until(began.Add(c.at)))
+			<-time.After(time.Until(began.Add(c.time)))
 			synctest.Wait()
-			if now := time.Since(began); now != c.at || q.Len() != len(c.keys) {
-				t.Fatalf("step %d: %d keys are ready after %v, want %v after %v", i, q.Len(), now, c.keys, c.at)
+			if now := time.Since(began); now != c.time || q.Len() != len(c.keys) {
+				t.Fatalf("step %d: %d keys are ready after %v, want %v after %v", i, q.Len(), now, c.keys, c.time)
 			}
 			expect(t, q, c.keys...)
 		}

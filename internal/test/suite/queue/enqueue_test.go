@@ -112,14 +112,14 @@ func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
 		defer queue.Close()
 		ctl := &informer.Controller[string]{Queue: queue, Reconcile: func(context.Context, string) (informer.Result, error) { return informer.Result{}, nil }}
 		ctl.Own(func(string) informer.Ownership { return informer.KeyAwaited })
-		by := func(prefix string, delay time.Duration) informer.Source[string] {
+		source := func(prefix string, delay time.Duration) informer.Source[string] {
 			return informer.EnqueueBy(pods, func(q *informer.Queue[string]) informer.Handler[*corev1.Pod] {
 				return informer.HandlerFuncs[*corev1.Pod]{AddFunc: func(pod *corev1.Pod, _ bool) { q.AddAfter(prefix+pod.Name, delay) }}
 			}, informer.SubscriptionConfig[*corev1.Pod]{})
 		}
 		ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string { return []string{pod.Name} }))
-		closed := ctl.Watch(by("closed ", 0))
-		ctl.Watch(by("delayed ", time.Hour))
+		closed := ctl.Watch(source("closed ", 0))
+		ctl.Watch(source("delayed ", time.Hour))
 		defer world.Start(w.T, pods)()
 		synctest.Wait()
 		closed.Close()

@@ -33,7 +33,7 @@ func TestReadDoesNotWaitForARefusal(t *testing.T) {
 	nothing, aRetry, theTimeout := between{}, between{1, 2 * time.Second}, between{timeout, timeout + time.Second}
 	for name, c := range map[string]struct {
 		answer world.Answer
-		is     func(error) bool
+		class  func(error) bool
 		takes  between
 	}{
 		"401": {world.Refuse(apierrors.NewUnauthorized("who?")), apierrors.IsUnauthorized, aRetry},
@@ -63,7 +63,7 @@ func TestReadDoesNotWaitForARefusal(t *testing.T) {
 					began := time.Now()
 					err := inf.WaitReadable(reading, timeout)
 					took := time.Since(began)
-					if err == nil || !c.is(err) || !errors.As(err, new(*informer.NotSyncedError)) || apierrors.IsNotFound(err) {
+					if err == nil || !c.class(err) || !errors.As(err, new(*informer.NotSyncedError)) || apierrors.IsNotFound(err) {
 						w.Errorf("first=%v: %v", first, err)
 					}
 					takes := c.takes

@@ -49,9 +49,9 @@ func TestTimeoutEndsNoListThatMakesProgress(t *testing.T) {
 			w.Errorf("status %+v", s)
 		}
 		w.Server.Inject(informertest.Fault{Verb: "get", AfterBytes: 10, Hang: true})
-		one := informer.NewTypedClient[*corev1.Pod](w.Client(withTimeout), world.PodGVR)
+		client := informer.NewTypedClient[*corev1.Pod](w.Client(withTimeout), world.PodGVR)
 		began = time.Now()
-		_, err := one.Get(w.Context(), world.KeyA, metav1.GetOptions{})
+		_, err := client.Get(w.Context(), world.KeyA, metav1.GetOptions{})
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
 			w.Errorf("a read of one object took %v: %v", took, err)
 		}

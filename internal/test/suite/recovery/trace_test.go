@@ -39,37 +39,37 @@ import (
 // and checks that the store equals the server.
 
 // commands returns the commands of a trace.
-func (t *trace) commands() map[string]func(of []string) {
+func (t *trace) commands() map[string]func(args []string) {
 	return map[string]func([]string){
 		// The informer.
 		"paged": t.paged, // lists pages of this many objects, and no streams
 		"run":   t.run,   // starts the informer
 		"ready": t.ready, // prints what WaitSynced returns now
 		"find":  t.find,  // prints what a lister returns for a pod
-		"wait":  func(of []string) { <-time.After(duration(of[0])) },
+		"wait":  func(args []string) { <-time.After(duration(args[0])) },
 		"skip":  t.skip,  // waits, and prints neither requests nor log, nor the number of failures until it is zero
 		"await": t.await, // waits for the next request, which must come after T, or after FROM..TO
 
 		// Pods. A pod is NAMESPACE/NAME.
-		"create":    func(of []string) { t.Create(world.NewPod(key(of[0]).Namespace, key(of[0]).Name, "v="+of[1])) },
-		"update":    func(of []string) { t.Relabel(key(of[0]).Namespace, key(of[0]).Name, of[1]) },
-		"delete":    func(of []string) { t.Delete(key(of[0]).Namespace, key(of[0]).Name) },
+		"create":    func(args []string) { t.Create(world.NewPod(key(args[0]).Namespace, key(args[0]).Name, "v="+args[1])) },
+		"update":    func(args []string) { t.Relabel(key(args[0]).Namespace, key(args[0]).Name, args[1]) },
+		"delete":    func(args []string) { t.Delete(key(args[0]).Namespace, key(args[0]).Name) },
 		"elsewhere": func([]string) { t.ChangeElsewhere() }, // changes an object of another resource
-		"corrupt":   func(of []string) { t.fault(informertest.Fault{Corrupt: []informer.Key{key(of[0])}}) },
+		"corrupt":   func(args []string) { t.fault(informertest.Fault{Corrupt: []informer.Key{key(args[0])}}) },
 		"uninstall": func([]string) { t.Pods.Unregister() }, // no longer serves pods, as after the deletion of a CRD
 		"install":   t.install,                              // serves pods again; there are none
 
 		// The server.
-		"proxy":   func(of []string) { t.proxy.Idle = duration(of[0]) }, // resets watches that are silent for so long
-		"cut":     func([]string) { t.Server.EndWatches() },             // ends all watches cleanly
-		"compact": func([]string) { t.Server.Compact() },                // forgets its history
+		"proxy":   func(args []string) { t.proxy.Idle = duration(args[0]) }, // resets watches that are silent for so long
+		"cut":     func([]string) { t.Server.EndWatches() },                 // ends all watches cleanly
+		"compact": func([]string) { t.Server.Compact() },                    // forgets its history
 		"backup":  func([]string) { t.backup = t.Server.Snapshot() },
 		"restore": func([]string) { t.Server.Restore(t.backup) }, // goes back to the backup
 		"stop":    func([]string) { t.Server.Stop() },            // refuses connections
 		"start":   func([]string) { t.Server.Start() },
-		"next":    func(of []string) { t.answers(1, of[0], of[1:]) }, // next REQUEST HOW: see answers
-		"every":   func(of []string) { t.answers(0, of[0], of[1:]) }, // the same for all requests until repair
-		"repair":  func([]string) { t.repair() },                     // ends corrupt, next and every
+		"next":    func(args []string) { t.answers(1, args[0], args[1:]) }, // next REQUEST HOW: see answers
+		"every":   func(args []string) { t.answers(0, args[0], args[1:]) }, // the same for all requests until repair
+		"repair":  func([]string) { t.repair() },                           // ends corrupt, next and every
 	}
 }
 
@@ -228,9 +228,9 @@ func (t *trace) output() (lines []string) {
 	return append(lines, state)
 }
 
-func (t *trace) paged(of []string) {
+func (t *trace) paged(args []string) {
 	t.config.PagedList = true
-	t.config.PageSize, _ = strconv.Atoi(of[0])
+	t.config.PageSize, _ = strconv.Atoi(args[0])
 }
 
 func (t *trace) run([]string) {
@@ -247,26 +247,26 @@ func (t *trace) ready([]string) {
 	t.Note("WaitSynced: %v", t.inf.WaitSynced(ctx))
 }
 
-func (t *trace) find(of []string) {
-	_, err := informer.NewLister(t.inf, world.PodGVR.GroupResource()).Get(key(of[0]))
+func (t *trace) find(args []string) {
+	_, err := informer.NewLister(t.inf, world.PodGVR.GroupResource()).Get(key(args[0]))
 	text, _, _ := strings.Cut(fmt.Sprint(err), ": ") // what follows depends on the format
-	t.Note("get %s: %s", of[0], text)
+	t.Note("get %s: %s", args[0], text)
 }
 
-func (t *trace) skip(of []string) {
-	<-time.After(duration(of[0]))
+func (t *trace) skip(args []string) {
+	<-time.After(duration(args[0]))
 	synctest.Wait()
 	t.Journal.Take()
 	t.skipped = true
 }
 
-func (t *trace) await(of []string) {
-	least, most, isRange := strings.Cut(of[0], "..")
+func (t *trace) await(args []string) {
+	least, most, isRange := strings.Cut(args[0], "..")
 	if !isRange {
 		most = least
 	}
 	if took := t.AwaitRequest(duration(most) + time.Second); took < duration(least) || took > duration(most) {
-		t.Errorf("await %s: no request until %v", of[0], took)
+		t.Errorf("await %s: no request until %v", args[0], took)
 	}
 }
 

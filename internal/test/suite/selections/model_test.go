@@ -98,7 +98,7 @@ func newModel(w world.World, can chances, dir string, random *rand.Rand) *model 
 		m.config.WarmStart.Storage = informer.WarmStartDir(dir)
 	}
 	m.client = w.Client(func(c *rest.Config) { c.ContentType = []string{world.JSONType, world.ProtobufType}[random.Intn(2)] })
-	m.choices = []selection{one, {LabelSelector: "v=2", Optional: true}, {LabelSelector: "v!=1"}, {Namespace: "a"},
+	m.choices = []selection{versionOne, {LabelSelector: "v=2", Optional: true}, {LabelSelector: "v!=1"}, {Namespace: "a"},
 		{Namespace: "b", LabelSelector: "v=2"}, {FieldSelector: "metadata.name=p1"}, {Namespace: "b", Optional: true}}
 	return m
 }

@@ -33,8 +33,8 @@ import (
 type selection = informer.Selection
 
 var (
-	one = selection{LabelSelector: "v=1"}
-	two = selection{LabelSelector: "v=2"}
+	versionOne = selection{LabelSelector: "v=1"}
+	two        = selection{LabelSelector: "v=2"}
 )
 
 // selected returns the resource of pods with these selections.
@@ -82,7 +82,7 @@ func started(w world.World, client *informer.Client, config informer.Config[*cor
 func TestUnionOfSelections(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=2"), world.NewPod("a", "z", "v=3"), world.NewPod("b", "x", "v=3"), world.NewPod("b", "y", "v=1"))
-		all := []selection{one, two, {Namespace: "b"}, {Namespace: "b", LabelSelector: "v=1"}, {FieldSelector: "metadata.name=x"}}
+		all := []selection{versionOne, two, {Namespace: "b"}, {Namespace: "b", LabelSelector: "v=1"}, {FieldSelector: "metadata.name=x"}}
 		inf, rec := informer.New(client, selected(all...), config), &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
 		defer world.Start(w.T, inf)()
@@ -157,7 +157,7 @@ func TestMoveBetweenSelections(t *testing.T) {
 	for _, first := range []string{"v=1", "v=2"} {
 		world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 			w.Create(world.NewPod("a", "x", "v=1"))
-			inf, rec, stop := started(w, client, config, one, two)
+			inf, rec, stop := started(w, client, config, versionOne, two)
 			defer stop()
 			hold := w.Server.Hold(informertest.Watches{Match: func(r informertest.Request) bool { return r.Query.Get("labelSelector") != first }})
 			w.Relabel("a", "x", "2")
@@ -165,7 +165,7 @@ func TestMoveBetweenSelections(t *testing.T) {
 			hold.Release()
 			synctest.Wait()
 			rec.Want(w.T, "update a/x 1->2")
-			equalsServer(w, inf, []selection{one, two})
+			equalsServer(w, inf, []selection{versionOne, two})
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestMoveBetweenSelections(t *testing.T) {
 func TestLeavesAllSelections(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=1"), world.NewPod("a", "z", "v=2"))
-		inf, rec, stop := started(w, client, config, one, two)
+		inf, rec, stop := started(w, client, config, versionOne, two)
 		defer stop()
 		w.Server.ResetRequests()
 		w.Delete("a", "x")
@@ -205,7 +205,7 @@ func TestLeavesAllSelections(t *testing.T) {
 func TestSetSelections(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=2"), world.NewPod("b", "z", "v=1"), world.NewPod("b", "zz", "v=3"))
-		inf, rec, stop := started(w, client, config, one)
+		inf, rec, stop := started(w, client, config, versionOne)
 		defer stop()
 		w.Server.ResetRequests()
 		for _, step := range []struct {
@@ -213,13 +213,13 @@ func TestSetSelections(t *testing.T) {
 			requests   int
 			want       string
 		}{
-			{[]selection{one, two}, 1, "add a/y 2 initial=false"},
-			{[]selection{two, one}, 0, ""},
+			{[]selection{versionOne, two}, 1, "add a/y 2 initial=false"},
+			{[]selection{two, versionOne}, 0, ""},
 			{[]selection{two, {Namespace: "b"}}, 1, "add b/zz 3 initial=false, delete a/x 1 final=false"},
 			{[]selection{{Namespace: "b", LabelSelector: "v=1"}}, 1, "delete a/y 2 final=false, delete b/zz 3 final=false"},
 			{nil, 0, "delete b/z 1 final=false"},
 			{[]selection{{}}, 1, "add a/x 1 initial=false, add a/y 2 initial=false, add b/z 1 initial=false, add b/zz 3 initial=false"},
-			{[]selection{one}, 1, "delete a/y 2 final=false, delete b/zz 3 final=false"},
+			{[]selection{versionOne}, 1, "delete a/y 2 final=false, delete b/zz 3 final=false"},
 		} {
 			if err := inf.SetSelections(w.Context(), step.selections...); err != nil {
 				w.Fatal(err)
@@ -253,7 +253,7 @@ func TestSetSelections(t *testing.T) {
 func TestSelectionsChangeWhenTheNewOnesHaveListed(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("a", "x", "v=1"))
-		inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one)
+		inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne)
 		defer stop()
 		remove := w.Server.Inject(informertest.Fault{Error: apierrors.NewServiceUnavailable("later")})
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -277,7 +277,7 @@ func TestChangeWhileASelectionIsBehind(t *testing.T) {
 		for i := range 20 {
 			w.Create(world.NewPod("a", fmt.Sprint("p", i), fmt.Sprint("v=", 1+i%2)))
 		}
-		inf, rec, stop := started(w, client, config, one, two)
+		inf, rec, stop := started(w, client, config, versionOne, two)
 		defer stop()
 		w.Create(world.NewPod("a", "late", "v=1")) // the second selection does not know
 		synctest.Wait()
@@ -311,7 +311,7 @@ func TestWaitForAnObjectOfASelection(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		pod := w.Create(world.NewPod("a", "x", "v=2"))
 		remove := w.Server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Query.Get("labelSelector") == "v=2" }, Error: apierrors.NewServiceUnavailable("later")})
-		inf := informer.New(w.Client(), selected(one, two), world.Quiet[*corev1.Pod]())
+		inf := informer.New(w.Client(), selected(versionOne, two), world.Quiet[*corev1.Pod]())
 		defer world.Run(w, inf)()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
@@ -331,7 +331,7 @@ func TestSetSelectionsBeforeAndAfterRun(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("a", "x", "v=1"))
 		inf := informer.New(w.Client(), selected(two), world.Quiet[*corev1.Pod]())
-		for _, selections := range [][]selection{nil, {one}} {
+		for _, selections := range [][]selection{nil, {versionOne}} {
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			if err := inf.SetSelections(ctx, selections...); !errors.Is(err, context.DeadlineExceeded) || inf.HasSynced() {
 				w.Errorf("%v, synced %v", err, inf.HasSynced())
@@ -339,12 +339,12 @@ func TestSetSelectionsBeforeAndAfterRun(t *testing.T) {
 			cancel()
 		}
 		stop := world.Start(w.T, inf)
-		equalsServer(w, inf, []selection{one})
+		equalsServer(w, inf, []selection{versionOne})
 		stop()
 		if err := inf.SetSelections(w.Context()); !errors.Is(err, informer.ErrStopped) {
 			w.Error(err)
 		}
-		equalsServer(w, inf, []selection{one})
+		equalsServer(w, inf, []selection{versionOne})
 	})
 }
 
@@ -353,7 +353,7 @@ func TestSetSelectionsBeforeAndAfterRun(t *testing.T) {
 func TestSelectionThatIsRefusedLater(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("b", "y", "v=2"))
-		inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one, selection{LabelSelector: "v!=1", Optional: true})
+		inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne, selection{LabelSelector: "v!=1", Optional: true})
 		defer stop()
 		remove := w.Server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Query.Get("labelSelector") == "v!=1" }, Error: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))})
 		w.Server.EndWatches()
@@ -384,7 +384,7 @@ func TestRefusedSelectionObeysTheShard(t *testing.T) {
 				for _, name := range strings.Split("abcdefghijklmnopqrst", "") {
 					w.Create(world.NewPod("a", name, "v=2"))
 				}
-				inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one, all)
+				inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne, all)
 				defer stop()
 				reshape := func(shard informer.Shard) {
 					if err := inf.SetShard(w.Context(), shard); err != nil {
@@ -425,7 +425,7 @@ func TestRefusedSelectionObeysTheShard(t *testing.T) {
 				remove()
 				time.Sleep(time.Hour)
 				reshape(informer.Shard{})
-				equalsServer(w, inf, []selection{one, all})
+				equalsServer(w, inf, []selection{versionOne, all})
 				if rec.Broken() > 0 {
 					w.Errorf("%d events do not follow", rec.Broken())
 				}
@@ -446,7 +446,7 @@ func TestRefusedSelection(t *testing.T) {
 		strict := informer.New(client, selected(selection{Namespace: "a"}, selection{Namespace: "b"}), config)
 		stopStrict := world.Run(w, strict)
 		defer func() { stopStrict() }()
-		inf, rec, stop := started(w, client, config, selection{Namespace: "a"}, selection{Namespace: "b", Optional: true}, one)
+		inf, rec, stop := started(w, client, config, selection{Namespace: "a"}, selection{Namespace: "b", Optional: true}, versionOne)
 		defer stop()
 		if s := inf.Status(); !s.Synced || s.Objects != 2 || s.Reflectors[1].LastError == nil || failures.Load() == 0 {
 			w.Errorf("status %+v, %d failures", s, failures.Load())
@@ -479,16 +479,16 @@ func TestSelectionsStartWarm(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		config.WarmStart.Storage = informer.WarmStartDir(filepath.Join(dir, w.Name()))
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=2"), world.NewPod("b", "z", "v=2"))
-		_, _, stop := started(w, client, config, one, two)
+		_, _, stop := started(w, client, config, versionOne, two)
 		stop()
 		w.Relabel("a", "x", "2")
 		w.Relabel("a", "y", "1")
 		w.Delete("b", "z")
 		w.Server.ResetRequests()
-		inf, _, stop := started(w, client, config, one, two)
+		inf, _, stop := started(w, client, config, versionOne, two)
 		defer stop()
 		time.Sleep(2 * time.Second)
-		equalsServer(w, inf, []selection{one, two})
+		equalsServer(w, inf, []selection{versionOne, two})
 		for _, r := range inf.Status().Reflectors {
 			if len(r.Traffic.ListsBy) != 0 || !r.WarmStart.Loaded {
 				w.Errorf("%+v", r)
@@ -501,8 +501,8 @@ func TestSelectionsStartWarm(t *testing.T) {
 func TestWrongSelections(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		for want, r := range map[string]informer.Resource{
-			"leave Namespaces, LabelSelector and FieldSelector empty": {GroupVersionResource: world.PodGVR, LabelSelector: "a", Selections: []selection{one}},
-			"Selections of pods: selection 2 repeats another one":     selected(one, two, one),
+			"leave Namespaces, LabelSelector and FieldSelector empty": {GroupVersionResource: world.PodGVR, LabelSelector: "a", Selections: []selection{versionOne}},
+			"Selections of pods: selection 2 repeats another one":     selected(versionOne, two, versionOne),
 			"Resource.LabelSelector of pods":                          selected(selection{LabelSelector: "!!"}),
 			`Resource v1 pods in a/b: "a/b": may`:                     selected(selection{Namespace: "a/b"}),
 		} {
@@ -510,15 +510,15 @@ func TestWrongSelections(t *testing.T) {
 				w.Errorf("%v, want %s", err, want)
 			}
 		}
-		inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one)
+		inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne)
 		defer stop()
-		if err := inf.SetSelections(w.Context(), one, one); err == nil || !strings.Contains(err.Error(), "selection 1 repeats another one") {
+		if err := inf.SetSelections(w.Context(), versionOne, versionOne); err == nil || !strings.Contains(err.Error(), "selection 1 repeats another one") {
 			w.Error(err)
 		}
-		if got, want := selected(one, selection{}, selection{Namespace: "b"}).String(), "v1 pods with labels v=1 or in all namespaces or in b"; got != want {
+		if got, want := selected(versionOne, selection{}, selection{Namespace: "b"}).String(), "v1 pods with labels v=1 or in all namespaces or in b"; got != want {
 			w.Errorf("%s, want %s", got, want)
 		}
-		if err := w.QuietInformer().SetSelections(w.Context(), one); err == nil || !strings.Contains(err.Error(), "is for a Resource with Selections") {
+		if err := w.QuietInformer().SetSelections(w.Context(), versionOne); err == nil || !strings.Contains(err.Error(), "is for a Resource with Selections") {
 			w.Error(err)
 		}
 	})

@@ -51,10 +51,10 @@ func waitsFor(w world.World, wait func(context.Context) error) bool {
 func TestStoreClaimsWhatItShows(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"))
-		inf, rec, stop := started(w, client, config, one, two)
+		inf, rec, stop := started(w, client, config, versionOne, two)
 		defer stop()
 		defer unasked(w)()
-		end := fail(w, one, world.Unavailable)
+		end := fail(w, versionOne, world.Unavailable)
 		w.Server.EndWatches()
 		time.Sleep(10 * time.Second)
 		hold := w.Server.Hold(informertest.Watches{Match: requestsOf(two)})
@@ -89,8 +89,8 @@ func TestFirstListsClaimWhatTheStoreShows(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("a", "x", "v=1"))
 		listed := w.Server.ResourceVersion()
-		end := fail(w, one, world.Unavailable)
-		inf := informer.New(w.Client(), selected(one, two), world.Quiet[*corev1.Pod]())
+		end := fail(w, versionOne, world.Unavailable)
+		inf := informer.New(w.Client(), selected(versionOne, two), world.Quiet[*corev1.Pod]())
 		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
 		defer world.Run(w, inf)()
@@ -118,11 +118,11 @@ func TestFirstListsClaimWhatTheStoreShows(t *testing.T) {
 func TestMoveToASelectionThatHasNotListed(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=1"))
-		inf, rec, stop := started(w, client, config, one)
+		inf, rec, stop := started(w, client, config, versionOne)
 		defer stop()
 		end := fail(w, two, world.Unavailable)
 		changed := make(chan error, 1)
-		go func() { changed <- inf.SetSelections(w.Context(), one, two) }()
+		go func() { changed <- inf.SetSelections(w.Context(), versionOne, two) }()
 		synctest.Wait()
 		w.Relabel("a", "x", "2")
 		w.Relabel("a", "y", "5")
@@ -137,7 +137,7 @@ func TestMoveToASelectionThatHasNotListed(t *testing.T) {
 		if slices.Sort(told); !slices.Equal(told, []string{"delete a/y 1 final=true", "update a/x 1->2"}) { // in any order
 			w.Errorf("the handler received %q", told)
 		}
-		equalsServer(w, inf, []selection{one, two})
+		equalsServer(w, inf, []selection{versionOne, two})
 	})
 }
 
@@ -148,24 +148,24 @@ func TestLeaveFromBeforeARestore(t *testing.T) {
 		w.Create(world.NewPod("a", "x", "v=1"))
 		backup := w.Server.Snapshot()
 		w.Create(world.NewPod("a", "p", "v=4"), world.NewPod("a", "q", "v=4"))
-		inf, rec, stop := started(w, client, config, one, two, three)
+		inf, rec, stop := started(w, client, config, versionOne, two, three)
 		defer stop()
 		w.Delete("a", "x")
 		synctest.Wait()
 		w.Server.Stop()
 		w.Server.Restore(backup)
 		w.Delete("a", "x")
-		endOne, endTwo := fail(w, one, world.Unavailable), fail(w, two, world.Unavailable)
+		endOne, endTwo := fail(w, versionOne, world.Unavailable), fail(w, two, world.Unavailable)
 		defer endTwo()
 		w.Server.Start()
 		time.Sleep(10 * time.Minute) // the third selection has a lower version now
-		if err := inf.SetSelections(w.Context(), one, three); err != nil {
+		if err := inf.SetSelections(w.Context(), versionOne, three); err != nil {
 			w.Fatal(err)
 		}
 		endOne()
 		time.Sleep(time.Hour)
 		rec.Want(w.T, "delete a/x 1 final=true")
-		equalsServer(w, inf, []selection{one, three})
+		equalsServer(w, inf, []selection{versionOne, three})
 		if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 0 {
 			w.Errorf("audit: %+v, %v", r, err)
 		}
@@ -179,9 +179,9 @@ func TestOneSelectionFindsARestoredServer(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"))
 		backup := w.Server.Snapshot()
-		inf, _, stop := started(w, client, config, one, two)
+		inf, _, stop := started(w, client, config, versionOne, two)
 		defer stop()
-		hold := w.Server.Hold(informertest.Watches{Match: requestsOf(one)})
+		hold := w.Server.Hold(informertest.Watches{Match: requestsOf(versionOne)})
 		for range 9 {
 			w.Create(world.NewPod("a", "y", "v=2"))
 			w.Delete("a", "y")
@@ -195,7 +195,7 @@ func TestOneSelectionFindsARestoredServer(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		hold.Release()
 		synctest.Wait()
-		equalsServer(w, inf, []selection{one, two})
+		equalsServer(w, inf, []selection{versionOne, two})
 		for _, r := range inf.Status().Reflectors {
 			if r.Restored != 1 {
 				w.Errorf("%d restores", r.Restored)
@@ -237,7 +237,7 @@ func TestLeavesWhileASelectionIsRefused(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"))
 		all := selection{LabelSelector: "v", Optional: true}
-		_, rec, stop := started(w, client, config, one, two, all)
+		_, rec, stop := started(w, client, config, versionOne, two, all)
 		defer stop()
 		defer fail(w, all, world.Forbidden)()
 		w.Server.EndWatches()
@@ -253,14 +253,14 @@ func TestLeavesWhileASelectionIsRefused(t *testing.T) {
 func TestSelectionThatIsWantedAgain(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=2"))
-		inf, rec, stop := started(w, client, config, one)
+		inf, rec, stop := started(w, client, config, versionOne)
 		defer stop()
 		end := fail(w, two, world.Unavailable)
 		if !waitsFor(w, func(ctx context.Context) error { return inf.SetSelections(ctx, two) }) {
 			w.Error("has listed")
 		}
 		w.Server.ResetRequests()
-		if err := inf.SetSelections(w.Context(), one); err != nil {
+		if err := inf.SetSelections(w.Context(), versionOne); err != nil {
 			w.Error(err)
 		}
 		end()
@@ -283,7 +283,7 @@ func TestSetShardWaitsForNoSelectionThatIsGone(t *testing.T) {
 			remove()
 		},
 		"dropped": func(w world.World, inf *informer.Informer[*corev1.Pod], _ func()) {
-			if err := inf.SetSelections(w.Context(), one); err != nil {
+			if err := inf.SetSelections(w.Context(), versionOne); err != nil {
 				w.Error(err)
 			}
 		},
@@ -291,7 +291,7 @@ func TestSetShardWaitsForNoSelectionThatIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
 				w.Create(world.NewPod("a", "x", "v=1"))
-				inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one, selection{LabelSelector: "v=2", Optional: true})
+				inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne, selection{LabelSelector: "v=2", Optional: true})
 				defer stop()
 				half := informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 1<<63 - 1}}}
 				if err := inf.SetShard(w.Context(), half); err != nil {
@@ -325,7 +325,7 @@ func TestSelectionAddedAfterSetShard(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 			w.Create(world.NewPod("ns", name, "v=1"), world.NewPod("ns", name+name, "v=2"))
 		}
-		inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one)
+		inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne)
 		defer stop()
 		half := informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 1<<63 - 1}}}
 		if err := inf.SetShard(w.Context(), half); err != nil {
@@ -335,7 +335,7 @@ func TestSelectionAddedAfterSetShard(t *testing.T) {
 		synctest.Wait()
 		version := inf.Store().ResourceVersion()
 		w.Server.ResetRequests()
-		if err := inf.SetSelections(w.Context(), one, two); err != nil {
+		if err := inf.SetSelections(w.Context(), versionOne, two); err != nil {
 			w.Fatal(err)
 		}
 		for _, r := range w.Server.Requests() {
@@ -360,7 +360,7 @@ func TestSelectionAddedAfterSetShard(t *testing.T) {
 func TestAuditComparesTheUnion(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=1"))
-		inf, rec, stop := started(w, client, config, one, two, selection{Namespace: "a", LabelSelector: "v=1"})
+		inf, rec, stop := started(w, client, config, versionOne, two, selection{Namespace: "a", LabelSelector: "v=1"})
 		defer stop()
 		if r, err := inf.Audit(w.Context()); err != nil || r.Objects != 2 || r.Differ != 0 {
 			w.Errorf("%+v, %v", r, err)
@@ -387,7 +387,7 @@ func TestAuditComparesTheUnion(t *testing.T) {
 func TestAuditOfOverlappingSelections(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		all := selection{LabelSelector: "v", Optional: true}
-		inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one, selection{Namespace: "a"}, all)
+		inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne, selection{Namespace: "a"}, all)
 		defer stop()
 		w.Create(world.NewPod("b", "z", "v=4"))
 		time.Sleep(2 * time.Minute)
