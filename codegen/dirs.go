@@ -34,10 +34,10 @@ func (g groupDirs) parse(text string) error {
 // FullGroup returns the name of the group. That of Kubernetes' core group is "core".
 func (a *api) FullGroup() string { return cmp.Or(a.Group, "core") }
 
-// place makes the directories of apis distinct. A directory of -group-dir or +groupGoName stays, and one that the output
-// has stays with its group and package. Other groups that would share a directory are named in full, in all versions.
-// Packages of one group version are named by their import paths. So others affect only whether a new directory has the
-// short or the full name.
+// place makes the directories of apis distinct. It never changes a directory of -group-dir or +groupGoName. A directory
+// that the output has already stays with its group and package. Other groups that would share a directory are named in
+// full, in all versions. Packages of one group version are named by their import paths. So other groups affect only
+// whether a new directory has the short or the full name.
 func (g groupDirs) place(apis []*api, have outputDir) error {
 	groups, kept := map[string]map[string]bool{}, map[*api]bool{} // groups by directory
 	for _, a := range apis {

@@ -219,8 +219,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 // event.
 const maxAnswers = 3
 
-// record writes an event before writing ends. While the server cannot be reached, it tries again until ctx ends. The
-// other events wait.
+// record writes an event, unless the context writing has ended. While the server cannot be reached, it tries again until
+// ctx ends. The other events wait.
 func (r *Recorder) record(ctx, writing context.Context, correlator *record.EventCorrelator, event *corev1.Event) {
 	if writing.Err() != nil {
 		r.note(func(s *RecorderStatus) { s.Dropped++ }, errStopped)

@@ -11,8 +11,8 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// table is a table of SQLite in a file. Its settings are as fast as they are safe for a cache, which can be made again.
-// Prepared statements are by name.
+// table is a table of SQLite in a file. Its settings are the fastest that suit a cache, whose content can be made
+// again. Prepared statements are by name.
 type table struct {
 	db       *sql.DB
 	prepared map[string]*sql.Stmt

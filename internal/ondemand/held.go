@@ -40,8 +40,8 @@ func (h *held[T]) use(e *entry[T]) {
 // fits reports whether an object of some bytes needs no other object to go.
 func (h *held[T]) fits(bytes int64) bool { return h.bytes+bytes <= h.limit }
 
-// put adds an object in place of one with its key, and returns how many others had to go. It adds none that is larger
-// than the limit.
+// put adds an object in place of one with its key, and returns how many others had to go. It does not add an object
+// that is larger than the limit.
 func (h *held[T]) put(key object.Key, obj Object[T], bytes int64) (evicted int) {
 	h.drop(key)
 	if bytes > h.limit {

@@ -75,8 +75,8 @@ func table(all []result) string {
 
 func failed(o outcome.Outcome) bool { return !o.Passed && !o.Skipped }
 
-// worseThanTheirs lists the tests that fail with one of our caches, but not with controller-runtime's, and those that
-// do not pass although they do with that one.
+// worseThanTheirs lists the tests that fail with one of our caches, but not with controller-runtime's. It also lists
+// those that pass with controller-runtime's cache and do not run with ours.
 func worseThanTheirs(all []result) []string {
 	type test struct{ program, pkg, name string }
 	const passed, bad = 1, 2 // bits of what happened to the tests of one name
