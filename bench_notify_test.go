@@ -55,11 +55,11 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	engine := followerOf(inf)
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = engine.mirror().drain.Run(ctx)
-		engine.stop()
+		_ = mirrorOf(engine).Drain.Run(ctx)
+		engine.Stop()
 	})
 	put := func(d Delta[*corev1.Pod]) {
-		if err := engine.mirror().pipe.Put(ctx, read(d)); err != nil {
+		if err := mirrorOf(engine).Pipe.Put(ctx, read(d)); err != nil {
 			b.Fatal(err)
 		}
 	}

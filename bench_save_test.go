@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/test/canned"
 	"github.com/typedinformer/informer/internal/test/fleet"
@@ -59,31 +60,31 @@ func BenchmarkSave(b *testing.B) {
 				b.Fatal(err)
 			}
 			if compact {
-				benchmarkSave(b, packedFollowerOf(inf), client, storage)
+				benchmarkSave(b, packedFollowerOf(inf), inf.config.WarmStart, client, storage)
 			} else {
-				benchmarkSave(b, followerOf(inf), client, storage)
+				benchmarkSave(b, followerOf(inf), inf.config.WarmStart, client, storage)
 			}
 		})
 	}
 }
 
-func benchmarkSave[T Object](b *testing.B, f *follower[T], client *Client, storage *counting) {
-	r, writer, version := f.mirror().feeds[0], StoreWriter[T]{f.store}, 1
+func benchmarkSave[T Object](b *testing.B, f *core.Informer[T], warm WarmStartConfig, client *Client, storage *counting) {
+	r, writer, version := mirrorOf(f).Feeds[0], StoreWriter[T]{(*Store[T])(f.Store())}, 1
 	save := func(ctx context.Context) error {
 		version++ // or nothing would be saved
 		if err := writer.Apply(Delta[T]{Type: Bookmarked, ResourceVersion: fmt.Sprint(version)}); err != nil {
 			return err
 		}
-		f.mirror().saver().Save(ctx, false)
-		return r.loop.Saved.Status().SaveError
+		mirrorOf(f).Saver().Save(ctx, false)
+		return r.Loop.Saved.Status().SaveError
 	}
 	for _, first := range []bool{true, false} {
 		b.Run(fmt.Sprintf("first=%v", first), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if first {
-					c := savedConfig(client, f.resource, f.config, slog.Default())
-					r.loop.Saved = reflector.NewSaved(c, r.loop.Source, r.loop.Decoder)
+					c := savedConfig(client, podResource, Config[T]{WarmStart: warm}, slog.Default())
+					r.Loop.Saved = reflector.NewSaved(c, r.Loop.Source, r.Loop.Decoder)
 				}
 				if err := save(b.Context()); err != nil {
 					b.Fatal(err)
@@ -92,7 +93,7 @@ func benchmarkSave[T Object](b *testing.B, f *follower[T], client *Client, stora
 			b.ReportMetric(float64(storage.bytes), "file-B")
 		})
 	}
-	all := f.store.List()
+	all := f.Store().Snapshot().List()
 	for _, saving := range []bool{false, true} {
 		b.Run(fmt.Sprintf("write/saving=%v", saving), func(b *testing.B) {
 			ctx, stop := context.WithCancel(b.Context())

@@ -3,18 +3,34 @@ package informer
 import (
 	"context"
 	"fmt"
+	"reflect"
 
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/typedinformer/informer/internal/deliver"
+	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/object"
 	room "github.com/typedinformer/informer/internal/store/compact"
-	"github.com/typedinformer/informer/internal/store/table"
+	"github.com/typedinformer/informer/internal/store/undecoded"
 )
 
-// compact is the engine of an informer of T with Config.Compact: a follower of packed objects, which it decodes for
-// handlers.
-type compact[T Object] struct{ *follower[*packed] }
+// packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an
+// informer of *packed inside: its store, pipe and backlogs hold a *packed for each version, which is decoded only when
+// a caller reads it. packed is an [Object].
+type packed = room.Object
+
+// packer packs objects. It implements [intake.Packing].
+type packer = room.Packer
+
+// newPacker returns a packer of objects of type t, a pointer, for one collection. It returns an error if no object can
+// be decoded into a t. Its Failures are DecodeErrors.
+func newPacker(t reflect.Type, keepManagedFields bool, resource Resource) (*packer, error) {
+	k, err := room.NewPacker(t, keepManagedFields)
+	k.Failures.Error = func(p *packed, why error) error {
+		return &DecodeError{Resource: resource, Key: KeyOf(p), Err: undecoded.Reason(why)}
+	}
+	return k, err
+}
+
+// compact is the engine of an informer of T with Config.Compact: one of packed objects, which it decodes for handlers.
+type compact[T Object] struct{ own[*packed] }
 
 // newCompact returns a compact engine, and the store of its decoded objects.
 func newCompact[T Object](client *Client, resource Resource, config Config[T]) (compact[T], *Store[T]) {
@@ -22,33 +38,25 @@ func newCompact[T Object](client *Client, resource Resource, config Config[T]) (
 	if invalid := config.validate(); invalid != nil {
 		err = invalid // says more
 	}
-	f := newFollower(client, resource, compactConfig(config, packer), packer, err)
-	f.beside = func(ctx context.Context) { settle(ctx, f, packer) }
-	packer.Failures.Report = func(err error) { f.reportUnreadable(err.(*DecodeError)) }
-	return compact[T]{f}, newCompactStore[T](f.store, &packer.Failures)
-}
-
-// settle packs the objects of f again, when the handlers have processed the first list. It may run until ctx ends.
-func settle(ctx context.Context, f *follower[*packed], packer *packer) {
-	if f.waitSynced(ctx) != nil {
-		return
+	e := newEngine(client, resource, compactConfig(config, packer), packer, packer.Settle, err)
+	packer.Failures.Report = func(err error) {
+		failed := err.(*DecodeError)
+		config.logger().Error("an object of the store cannot be decoded", "resource", resource.String(),
+			"key", failed.Key.String(), "err", failed.Err)
 	}
-	for _, l := range f.hub.All() {
-		_ = l.WaitSynced(ctx) // the handlers need the processor more
-	}
-	packer.Settle(ctx, f.store.All())
+	return compact[T]{own[*packed]{e}}, (*Store[T])(core.Opened[T](e.Store(), &packer.Failures))
 }
 
 // subscribe implements engine.
 func (c compact[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Subscription {
-	return c.follower.subscribe(compactSubscription(h, config))
+	return c.own.subscribe(compactSubscription(h, config))
 }
 
 // pull implements engine.
 func (c compact[T]) pull(ctx context.Context, yield func(Event[T]) bool) {
 	var events eventBuffer[T]
 	unpacker := room.Unpacker[T]{Handler: &events}
-	c.follower.pull(ctx, func(e Event[*packed]) bool {
+	c.own.pull(ctx, func(e Event[*packed]) bool {
 		if e.handleBy(&unpacker); len(events) == 0 {
 			return true
 		}
@@ -86,31 +94,6 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 		c.Transform = packer.Transformed
 	}
 	return c
-}
-
-// newCompactStore returns a store that decodes the objects of another one, which is not in use yet. lost has the
-// objects that readers could not decode.
-func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
-	var opener room.Opener[T]
-	s := &Store[T]{addIndex: func(x table.AnyIndex[T]) { of.addIndex(table.OpenedIndex(x, opener)) }}
-	of.show = func(next *Snapshot[*packed], changes []change[*packed]) {
-		version := &next.version
-		next.late = &unpackings{version, lost}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.current.Store(&Snapshot[T]{
-			version: table.Opened(version, opener),
-			sources: next.sources,
-			late:    next.late,
-			labels:  func(slot uint32) labels.Labels { return version.Shared(slot).Labels() },
-		})
-		s.notifyLocked()
-		if s.board.Waits() {
-			s.board.Reached(arrivals[T]{s.Snapshot()}, deliver.Keys(changes))
-		}
-	}
-	of.show(of.Snapshot(), nil)
-	return s
 }
 
 // compactSubscription returns the handler of packed objects for h, and its configuration for config.

@@ -151,18 +151,18 @@
 //	internal/source/fetch    sends the request (internal/source/transport), and reads the frames of the response
 //	internal/source/intake   collects objects in batches, skips versions that the store has, calls Config.Filter, decodes
 //	                         the bytes into a T (internal/source/decode), and calls Config.Transform
-//	packed.go                with Config.Compact only: compresses the bytes instead (internal/store/compact)
+//	internal/store/compact   with Config.Compact only: compresses the bytes instead
 //	internal/source/reflector makes a Delta of the result, and puts it into its sink, which is at that version then
-//	mirror.go                queues the delta; a full queue blocks the reader, and so the server (internal/deliver/fifo);
-//	                         and takes a batch of deltas, on the goroutine of the reader if they are few
-//	edit.go                  applies it to the store and its indexes in one step (internal/informer/edits)
+//	internal/informer        is the sink: a feed queues the delta in a pipe (internal/deliver/fifo), and a full pipe blocks
+//	                         the reader, and so the server. The mirror takes a batch, on the goroutine of the reader if it
+//	                         is small. An edit applies it to the store and its indexes in one step
 //	internal/deliver         adds the change to the backlog of each handler, whose goroutine calls the handler
-//	compact.go               with Config.Compact only: decodes what the handler receives
+//	internal/store/compact   with Config.Compact only: decodes what the handler receives
 //
 // A read of the store, which takes no lock:
 //
 //	lister.go                is a view of a store as client-go's listers have it
-//	store.go                 loads the published version of the table, and finds objects by key
+//	store.go                 finds objects by key in the snapshot that internal/informer has published
 //	internal/store/table     has the objects by key and each index, in trees of internal/store/cow that versions share
 //	index.go                 finds objects by a key of an index; orderedindex.go finds them in an order
 //
@@ -183,14 +183,14 @@
 //
 //	informer.go              checks the Config, and ties the parts together; group.go shares informers (internal/group)
 //	wait.go                  waits until the store has all objects, and says what is missing if it does not
-//	follower.go              has the store and the handlers that reflectors feed, through a mirror for each
-//	mirror.go                makes a reflector of each namespace, which loads a saved state in place of the first list
-//	                         (internal/source/warmstart), or lists
+//	internal/informer        has the store and the handlers, and a mirror with a feed for each namespace or selection
+//	internal/source/reflector loads a saved state in place of the first list (internal/source/warmstart), or lists
 //
 // A list takes the path of an event, and arrives as one Replaced. After a failure, internal/source/fetch finds out
 // what a 404 means, and chooses the next request. internal/source/reshard changes the shard of all reflectors of an
-// informer. selections.go merges several mirrors into one store (internal/informer/union). audited.go compares a
-// store with the server (internal/informer/audit). All use the words of internal/object for an object, its key and
+// informer. In internal/informer, selections merge several mirrors into one store (internal/informer/union), and
+// audit compares a store with the server. A [Reflector] of your own has the same engine, and converts its deltas for a
+// [Sink]; a [StoreWriter] converts them back. All use the words of internal/object for an object, its key and
 // its versions, and those of internal/shardset for a shard. What a room reports is a value of package status, which the
 // room makes and a user reads. Package k8s and the generator in codegen build on the root, and so do leader and shard,
 // which hold their Leases with internal/lease.

@@ -84,7 +84,7 @@ func TestInvalidDeltaIsAnErrorAndChangesNothing(t *testing.T) {
 			if got := store.List(); !slices.Equal(got, []*thing{valid.Object, x}) || byUID.Count("u") != 1 || byUID.Count("other") != 1 {
 				t.Errorf("then: %d objects, %d by index", len(got), byUID.Count("u"))
 			}
-			if err := store.checkLocked(store.Snapshot()); err != nil {
+			if err := store.core().Check(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -111,7 +111,7 @@ func TestReplacedTakesTheLastOfEachKeyAndKeepsItsNamespaceOnly(t *testing.T) {
 		if err := w.Apply(d); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.checkLocked(store.Snapshot()); err != nil {
+		if err := store.core().Check(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,15 +156,6 @@ func TestResourceVersionGoesBackByReplaceOnly(t *testing.T) {
 			t.Errorf("after %v %s: RV = %s, want %s", step.delta.Type, step.delta.ResourceVersion, got, step.want)
 		}
 	}
-}
-
-// checkLocked returns an error that names a broken invariant of next, or nil. next must be the current snapshot, or
-// that of the edit under way.
-func (s *Store[T]) checkLocked(next *Snapshot[T]) error {
-	if err := s.table.Check(&next.version); err != nil {
-		return err
-	}
-	return next.sources.Check()
 }
 
 // thingOf returns a thing in namespace "ns".
@@ -290,8 +281,8 @@ func view(s *Snapshot[*thing]) string {
 		undecodable = append(undecodable, failed.Key.String())
 	}
 	missing := 0
-	for _, lacks := range s.undecodable("") {
-		if lacks {
+	for failed := range s.core().AllUndecodable("") {
+		if failed.Lacks {
 			missing++
 		}
 	}
@@ -309,10 +300,10 @@ func TestStatusHasWhatTheStoreLacks(t *testing.T) {
 		}
 		inf := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}}, Config[*thing]{})
 		d := Delta[*thing]{Type: Replaced, ResourceVersion: "1", Undecoded: decodeErrors(Key{Namespace: "a", Name: "x"})}
-		if err := followerOf(inf).mirror().pipe.Put(t.Context(), read(d)); err != nil {
+		if err := mirrorOf(followerOf(inf)).Pipe.Put(t.Context(), read(d)); err != nil {
 			t.Fatal(err)
 		}
-		if err := followerOf(inf).mirror().drain.Next(t.Context()); err != nil {
+		if err := mirrorOf(followerOf(inf)).Drain.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if s := inf.Status(); s.Reflectors[0].Stale != 1 || s.Undecodable != 1 || s.Missing != 1 {

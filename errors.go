@@ -1,9 +1,9 @@
 package informer
 
 import (
-	"errors"
 	"fmt"
 
+	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/source/fetch"
 )
 
@@ -26,16 +26,16 @@ func (e *terminalError) Unwrap() error { return e.err }
 // Errors of an Informer that is not running.
 var (
 	// ErrNotStarted indicates that Run has not been called.
-	ErrNotStarted = errors.New("informer not started")
+	ErrNotStarted = core.ErrNotStarted
 	// ErrStopped indicates that the informer has stopped. An informer cannot be started again.
-	ErrStopped = errors.New("informer stopped")
+	ErrStopped = core.ErrStopped
 	// ErrNoWatch indicates that the server cannot watch a collection; see Config.PollEvery.
 	ErrNoWatch = fetch.ErrNoWatch
 	// ErrNoList indicates that a resource has no lists, such as that of TokenReviews: the server answers a list with 405,
 	// or with 404 while its discovery documents show the resource without the verb list.
 	ErrNoList = fetch.ErrNoList
 	// ErrRunning indicates that Run has been called before.
-	ErrRunning = errors.New("informer already started")
+	ErrRunning = core.ErrRunning
 )
 
 // ErrAbsent indicates that the server does not serve a resource: it answers 404, and its discovery documents show that

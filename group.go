@@ -57,7 +57,7 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
 	sorted.Selections = slices.SortedFunc(slices.Values(resource.Selections), func(a, b Selection) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.part(), b.part()))
+		return cmp.Compare(fmt.Sprintf("%#v", a), fmt.Sprintf("%#v", b))
 	})
 	key := shareKey{reflect.TypeFor[T](), config.goType(),
 		fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector,

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/typedinformer/informer/internal/deliver"
+	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/test/leak"
 	"github.com/typedinformer/informer/internal/test/testkit"
@@ -35,21 +37,24 @@ var Bubble, Rounds = testkit.Bubble, testkit.Rounds
 // fed is an informer whose server never answers. Tests put deltas into its FIFO.
 type fed struct {
 	*Informer[*thing]
-	engine *follower[*thing]
+	engine *core.Informer[*thing]
 	t      *testing.T
 	stop   func()
 }
 
 // followerOf returns the engine of i, which has no Config.Compact.
-func followerOf[T Object](i *Informer[T]) *follower[T] { return i.engine.(*follower[T]) }
+func followerOf[T Object](i *Informer[T]) *core.Informer[T] { return i.engine.(own[T]).Informer }
 
 // packedFollowerOf returns the engine of i, which has Config.Compact.
-func packedFollowerOf[T Object](i *Informer[T]) *follower[*packed] {
-	return i.engine.(compact[T]).follower
+func packedFollowerOf[T Object](i *Informer[T]) *core.Informer[*packed] {
+	return i.engine.(compact[T]).Informer
 }
 
-// mirror returns the feeder of f, which follows one collection.
-func (f *follower[T]) mirror() *mirror[T] { return f.feeder.(*mirror[T]) }
+// mirrorOf returns the mirror of an engine that follows one collection.
+func mirrorOf[T Object](engine *core.Informer[T]) *core.Mirror[T] { return engine.Mirrors()[0] }
+
+// change is a change as a handler receives it.
+type change[T Object] = deliver.Change[T]
 
 // read returns d as a reflector's engine reads it.
 func read[T Object](d Delta[T]) *reflector.Delta[T] { return new(d.read()) }
@@ -83,7 +88,7 @@ func startFed(t *testing.T) fed {
 func (f fed) put(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.engine.mirror().pipe.Put(f.t.Context(), read(d)); err != nil {
+		if err := mirrorOf(f.engine).Pipe.Put(f.t.Context(), read(d)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -291,7 +296,7 @@ func mustApply[T Object](t testing.TB, s *Store[T], changes []change[T], deltas 
 	for i := range deltas {
 		reads[i] = deltas[i].read()
 	}
-	changes, err := s.apply(reads, changes)
+	changes, err := s.core().Write(reads, changes)
 	if err != nil {
 		t.Fatal(err)
 	}

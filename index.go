@@ -31,7 +31,7 @@ func (s *Store[T]) indexed() *Store[T] { return s }
 // returns the keys of an object: none, one or several. Repeated keys count once.
 func NewIndex[T Object, K comparable](in Indexable[T], keys func(T) []K) *Index[T, K] {
 	x := &Index[T, K]{in.indexed(), keys, table.NewIndex(keys)}
-	x.store.addIndex(x.index)
+	x.store.core().AddIndex(x.index)
 	return x
 }
 
@@ -46,22 +46,22 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 
 // lookup calls yield with each object of snap that has key, until yield returns false.
 func (x *Index[T, K]) lookup(snap *Snapshot[T], key K, yield func(T) bool) {
-	if !x.index.Lookup(&snap.version, key, yield) {
+	if !x.index.Lookup(snap.core().Table(), key, yield) {
 		x.scan(snap, key, yield)
 	}
 }
 
 // scan calls yield with each object of snap, which does not have the index, that has key, until yield returns false.
 func (x *Index[T, K]) scan(snap *Snapshot[T], key K, yield func(T) bool) {
-	snap.version.WalkShared(table.Range{}, func(obj T) bool {
-		return !slices.Contains(x.keys(obj), key) || yield(snap.version.Give(obj))
+	snap.core().Table().WalkShared(table.Range{}, func(obj T) bool {
+		return !slices.Contains(x.keys(obj), key) || yield(snap.core().Table().Give(obj))
 	})
 }
 
 // List returns the objects that Lookup yields, as a new slice.
 func (x *Index[T, K]) List(key K) []T {
 	snap := x.store.Snapshot()
-	return slices.AppendSeq(make([]T, 0, x.index.AtMost(&snap.version, key)), x.LookupIn(snap, key))
+	return slices.AppendSeq(make([]T, 0, x.index.AtMost(snap.core().Table(), key)), x.LookupIn(snap, key))
 }
 
 // Count returns the number of objects that have key. It takes time proportional to that number.
@@ -86,7 +86,7 @@ func (x *Index[T, K]) KeysIn(snap *Snapshot[T]) iter.Seq[K] {
 
 // eachKey calls yield with each key that at least one object of snap has, until yield returns false.
 func (x *Index[T, K]) eachKey(snap *Snapshot[T], yield func(K) bool) {
-	if !x.index.Keys(&snap.version, yield) {
+	if !x.index.Keys(snap.core().Table(), yield) {
 		x.scanKeys(snap, yield)
 	}
 }
@@ -94,7 +94,7 @@ func (x *Index[T, K]) eachKey(snap *Snapshot[T], yield func(K) bool) {
 // scanKeys calls yield with each key of the objects of snap, which does not have the index, until yield returns false.
 func (x *Index[T, K]) scanKeys(snap *Snapshot[T], yield func(K) bool) {
 	seen := map[K]struct{}{}
-	snap.version.WalkShared(table.Range{}, func(obj T) bool {
+	snap.core().Table().WalkShared(table.Range{}, func(obj T) bool {
 		for _, key := range x.keys(obj) {
 			if _, again := seen[key]; again {
 				continue

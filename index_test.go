@@ -132,9 +132,7 @@ func TestStepThatAKeyFunctionEndsHasNotHappened(t *testing.T) {
 					}
 					wTwin.Apply(batch...)
 					equal("step " + strconv.Itoa(i) + " after the failure")
-					store.mu.Lock()
-					err := store.checkLocked(store.Snapshot())
-					store.mu.Unlock()
+					err := store.core().Check()
 					if err != nil {
 						t.Fatalf("step %d after the failure: %v", i, err)
 					}
@@ -183,7 +181,7 @@ func TestNewIndexWhoseFunctionFailsHasNotBeenMade(t *testing.T) {
 			if n, m := before.Count("all"), after.Count("2"); calls != 3 || n != 3 || m != 2 || after.Count("1") != 0 || len(before.List("c")) != 0 {
 				t.Errorf("%d in the index before, %d in the one after it, %d calls", n, m, calls)
 			}
-			if err := store.checkLocked(store.Snapshot()); err != nil {
+			if err := store.core().Check(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -247,7 +245,7 @@ func TestPanickingKeyFunctionLeavesTheInformerUsable(t *testing.T) {
 		var told []string
 		inf.Subscribe(HandlerFuncs[*thing]{AddFunc: func(obj *thing, _ bool) { told = append(told, obj.name) }})
 		batch := []reflector.Delta[*thing]{*read(upsert(1, "a")), *read(upsert(2, "b"))}
-		if attempt(func() { inf.engine.mirror().write(batch, false) }) {
+		if attempt(func() { mirrorOf(inf.engine).Write(batch, false) }) {
 			t.Fatal("the function did not panic")
 		}
 		bad = false

@@ -27,24 +27,6 @@ type Informer[T Object] struct {
 	client   *Client // nil if the informer is invalid for that reason
 }
 
-// engine does the work of an [Informer]. Its methods are safe for concurrent use.
-type engine[T Object] interface {
-	run(ctx context.Context) error
-	waitSynced(ctx context.Context) error
-	waitReadable(ctx context.Context, timeout time.Duration) error
-	subscribe(h Handler[T], config SubscriptionConfig[T]) *Subscription
-	// pull yields the events that a handler would receive, in the goroutine that calls it.
-	pull(ctx context.Context, yield func(Event[T]) bool)
-	status() InformerStatus
-	setShard(ctx context.Context, shard shardset.Shard) error
-	setSelections(ctx context.Context, selections []Selection) error
-	// latest returns the resource with the latest shard and selections.
-	latest() Resource
-	audit(ctx context.Context) (status.AuditResult, error)
-	// abandon ends an engine that was not started, so that nobody waits for it. run then returns [ErrStopped].
-	abandon()
-}
-
 // New returns an informer of resource. It starts no goroutine and sends no request; Run does.
 //
 // If client, resource, T or config is wrong, New logs the error. Run, WaitSynced, WaitForResourceVersion, WaitForObject
@@ -62,27 +44,16 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 	if client != nil && client.observe != nil {
 		config = config.observed(client.observe)
 	}
+	i := &Informer[T]{resource: resource, config: config, client: client}
 	if config.Compact {
 		c, store := newCompact(client, resource, config)
-		return newFace(client, resource, config, store, c, c.follower)
+		i.engine, i.store, i.synced, i.stopped = c, store, c.Hub.Synced(), c.Hub.Stopped()
+	} else {
+		e := newEngine(client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, nil, nil)
+		i.engine, i.store, i.synced, i.stopped = own[T]{e}, (*Store[T])(e.Store()), e.Hub.Synced(), e.Hub.Stopped()
 	}
-	f := newFollower[T](client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, nil)
-	return newFace(client, resource, config, f.store, f, f)
-}
-
-// newFace returns an informer with that store and engine. f is the follower behind them.
-func newFace[T, S Object](client *Client, resource Resource, config Config[T], store *Store[T], engine engine[T],
-	f *follower[S]) *Informer[T] {
-	return &Informer[T]{
-		resource: resource,
-		config:   config,
-		invalid:  f.invalid,
-		store:    store,
-		synced:   f.hub.Synced(),
-		stopped:  f.hub.Stopped(),
-		engine:   engine,
-		client:   client,
-	}
+	i.invalid = i.engine.Invalid()
+	return i
 }
 
 // Store returns the local copy. It is empty at first, complete once WaitSynced has returned nil, and stays readable
@@ -100,7 +71,7 @@ func (i *Informer[T]) Resource() Resource { return i.resource }
 //
 // In profiles, its goroutines have the label "informer" with the resource, and those that call a handler also "handler"
 // with its name.
-func (i *Informer[T]) Run(ctx context.Context) error { return i.engine.run(ctx) }
+func (i *Informer[T]) Run(ctx context.Context) error { return i.engine.Run(ctx) }
 
 // HasSynced reports whether the store has received the whole collection. Once true, it stays true.
 func (i *Informer[T]) HasSynced() bool { return run.IsClosed(i.synced) }
@@ -109,7 +80,7 @@ func (i *Informer[T]) HasSynced() bool { return run.IsClosed(i.synced) }
 // [*NotSyncedError] that wraps the cause of ctx, or an error that wraps [ErrNotStarted] too if Run was not called. If
 // the informer stops first, the error wraps [ErrStopped]. If [New] rejected its arguments, WaitSynced returns that
 // error at once, whether Run was called or not.
-func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.waitSynced(ctx) }
+func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.WaitSynced(ctx) }
 
 // WaitReadable is WaitSynced for a cached read, which should rather fail than wait for a server that refuses. It
 // returns the [*NotSyncedError] at once if the resource has no lists; see [ErrNoList]. It returns it as soon as two
@@ -119,7 +90,7 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.wa
 //
 // While the informer waits for its next try, a later call returns an error of the first two kinds at once.
 func (i *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) error {
-	return i.engine.waitReadable(ctx, timeout)
+	return i.engine.WaitReadable(ctx, timeout)
 }
 
 // Subscribe registers h, with a configuration or without. The subscription first calls OnAdd for every object in the
@@ -160,7 +131,7 @@ func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 // waits before Run, and until the server first serves the resource. If another call changes the shard meanwhile,
 // SetShard waits for the later shard. If the informer stops, the error wraps [ErrStopped].
 func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
-	return i.engine.setShard(ctx, shardset.Shard(shard))
+	return i.engine.SetShard(ctx, shardset.Shard(shard))
 }
 
 // SetSelections makes the store hold the objects that match at least one of these selections, and returns when it does.
@@ -172,7 +143,9 @@ func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 // continues. SetSelections also waits before Run. If another call is made meanwhile, both wait for its selections. If
 // the informer stops, the error wraps [ErrStopped].
 func (i *Informer[T]) SetSelections(ctx context.Context, selections ...Selection) error {
-	return i.engine.setSelections(ctx, selections)
+	r := i.resource
+	r.Selections = selections
+	return i.engine.SetSelections(ctx, r.selected(), r.validate)
 }
 
 // Audit compares the store with the server, and returns what differs. It waits until the store has the whole
@@ -192,13 +165,24 @@ func (i *Informer[T]) SetSelections(ctx context.Context, selections ...Selection
 // different content under the same UID and resource version. The informer also audits by itself after a warm start,
 // after a minute without a watch, and every Config.AuditEvery; see [status.Audit].
 func (i *Informer[T]) Audit(ctx context.Context) (status.AuditResult, error) {
-	return i.engine.audit(ctx)
+	return i.engine.Audit(ctx)
 }
 
-// Status returns the present status of the informer.
-func (i *Informer[T]) Status() InformerStatus { return i.engine.status() }
+// latest returns the resource with the latest shard and selections.
+func (i *Informer[T]) latest() Resource {
+	r := i.resource
+	shard, parts := i.engine.Latest()
+	r.Shard = Shard(shard)
+	if len(r.Selections) > 0 {
+		r.Selections = []Selection{} // never nil: that would be the whole collection
+		for _, p := range parts {
+			r.Selections = append(r.Selections, selectionOf(p))
+		}
+	}
+	return r
+}
 
 func (i *Informer[T]) indexed() *Store[T] { return i.store }
 
 // abandon ends an informer that was not started. Its waits and Run then return [ErrStopped].
-func (i *Informer[T]) abandon() { i.engine.abandon() }
+func (i *Informer[T]) abandon() { i.engine.Abandon() }

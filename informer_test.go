@@ -6,20 +6,18 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/source/reflector"
-	"github.com/typedinformer/informer/internal/source/reshard"
 )
 
 // queued puts deltas like a reflector that read them together.
 func (f fed) queued(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.engine.mirror().pipe.Queue(f.t.Context(), read(d)); err != nil {
+		if err := mirrorOf(f.engine).Pipe.Queue(f.t.Context(), read(d)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
-	if err := f.engine.mirror().drain.Flush(); err != nil {
+	if err := mirrorOf(f.engine).Drain.Flush(); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -34,14 +32,14 @@ func TestChangesThatCameTogetherAreOneStep(t *testing.T) {
 		inf.Subscribe(told)
 		inf.put(list(1, "a"))
 		told.Want(t, "add a @1 initial=true")
-		before := inf.store.table.Edits()
+		before := inf.store.core().Edits()
 		inf.queued(upsert(2, "a"), upsert(3, "b"), remove(4, "b"))
-		if rv, steps := inf.Store().ResourceVersion(), inf.store.table.Edits()-before; rv != "4" || steps != 1 {
+		if rv, steps := inf.Store().ResourceVersion(), inf.store.core().Edits()-before; rv != "4" || steps != 1 {
 			t.Errorf("the store is at %s after %d steps", rv, steps)
 		}
 		told.Want(t, "update a @1->@2")
 		inf.queued()
-		if steps := inf.store.table.Edits() - before; steps != 1 {
+		if steps := inf.store.core().Edits() - before; steps != 1 {
 			t.Errorf("%d steps for nothing more", steps-1)
 		}
 	})
@@ -60,38 +58,16 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 		before.from = &reflector.Origin{Kind: reflector.OlderState, Change: 1}
 		inf.put(before)
 		told.Want(t, "add a @1 initial=true")
-		if has := inf.engine.mirror().sharding.Has(""); inf.HasSynced() || has != 0 {
+		if has := mirrorOf(inf.engine).Sharding.Has(""); inf.HasSynced() || has != 0 {
 			t.Errorf("synced %v with the shard %d after older objects", inf.HasSynced(), has)
 		}
 		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &reflector.Origin{Kind: reflector.CaughtUp, Change: 1}}
 		inf.queued(upsert(2, "b"), last, upsert(4, "c"))
 		told.Want(t, "add b @2 initial=true", "add c @4 initial=false")
-		if has := inf.engine.mirror().sharding.Has(""); !inf.HasSynced() || has != 1 {
+		if has := mirrorOf(inf.engine).Sharding.Has(""); !inf.HasSynced() || has != 1 {
 			t.Errorf("synced %v with the shard %d after every change", inf.HasSynced(), has)
 		}
 	})
-}
-
-// While a namespace lacks its first list, only its additions are initial.
-// Guarantees: S4
-func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
-	m := &mirror[*thing]{sharding: reshard.New(shardset.Shard{})}
-	m.sharding.Add("a", nil)
-	m.sharding.Add("b", nil)
-	m.sharding.Begin("b")
-	var batch []reflector.Delta[*thing]
-	for _, namespace := range []string{"a", "b", "b", "a"} {
-		batch = append(batch, reflector.Delta[*thing]{Type: reflector.Upserted, Namespace: namespace})
-	}
-	var steps []string
-	for len(batch) > 0 {
-		n, initial := m.step(batch)
-		steps = append(steps, fmt.Sprint(n, initial))
-		batch = batch[n:]
-	}
-	if got := fmt.Sprint(steps); got != "[1 true 2 false 1 true]" {
-		t.Errorf("steps %s", got)
-	}
 }
 
 // A reflector does not wait for a handler. Changes beyond a full backlog wait to be applied, in order.
@@ -175,8 +151,8 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		synctest.Wait()
 		exits = true
 		go func() {
-			_ = inf.engine.mirror().pipe.Queue(t.Context(), read(upsert(2, "a")))
-			_ = inf.engine.mirror().drain.Flush()
+			_ = mirrorOf(inf.engine).Pipe.Queue(t.Context(), read(upsert(2, "a")))
+			_ = mirrorOf(inf.engine).Drain.Flush()
 		}()
 		synctest.Wait()
 		if err := inf.Subscribe(&recorder{}).Err(); err == nil {

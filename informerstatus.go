@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/status"
 )
 
@@ -50,41 +49,25 @@ func (s InformerStatus) SourceName(i int) string {
 	}
 }
 
-// status implements engine.
-func (f *follower[T]) status() InformerStatus {
-	snap := f.store.Snapshot()
+// Status returns the present status of the informer.
+func (i *Informer[T]) Status() InformerStatus {
+	snap := i.store.Snapshot()
 	s := InformerStatus{
-		Resource:        f.feeder.latest(),
-		Synced:          run.IsClosed(f.hub.Synced()),
+		Resource:        i.latest(),
+		Synced:          i.HasSynced(),
 		ResourceVersion: snap.ResourceVersion(),
 		Objects:         snap.Len(),
-		Memory:          f.memory.Of(snap.Len(), snap.version.Indexes(), snap.All()),
+		Memory:          i.engine.Memory(),
+		Audit:           i.engine.Audits(),
 	}
-	for _, lacks := range snap.undecodable("") {
-		if s.Undecodable++; lacks {
+	for failed := range snap.core().AllUndecodable("") {
+		if s.Undecodable++; failed.Lacks {
 			s.Missing++
 		}
 	}
-	s.Audit = f.audits.Status()
-	for _, m := range f.feeder.mirrors() {
-		m.addStatus(&s)
-	}
-	for _, l := range f.hub.All() {
+	s.Reflectors, s.Queued, s.Blocked = i.engine.Reflectors()
+	for _, l := range i.engine.handlers() {
 		s.Handlers = append(s.Handlers, l.Status())
 	}
 	return s
-}
-
-// addStatus adds the status of m to s.
-func (m *mirror[T]) addStatus(s *InformerStatus) {
-	snap := m.store.Snapshot()
-	queued, blocked := m.pipe.Len()
-	s.Queued += queued
-	s.Blocked += blocked
-	for _, f := range m.feeds {
-		part := f.loop.Status()
-		src, _ := snap.sources.Of(f.loop.Decoder.Namespace)
-		part.Stale = src.Data.undecoded.Len() // a reader that sees a list in the store must see what it lacks
-		s.Reflectors = append(s.Reflectors, part)
-	}
 }

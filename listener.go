@@ -219,14 +219,6 @@ func (s *Subscription) Err() error { return s.listener.Err() }
 // Status returns the present status of the subscription.
 func (s *Subscription) Status() status.Subscription { return s.listener.Status() }
 
-// newHub returns the hub between store and its listeners.
-func newHub[T Object](resource Resource, store *Store[T]) *deliver.Hub[T] {
-	h := deliver.NewHub[T]()
-	h.Resource = resource.String()
-	h.View = func() deliver.View[T] { return store.Snapshot() }
-	return h
-}
-
 // newListener returns a listener of handler, and an error if the handler or config is wrong. [deliver.Hub.Join] takes
 // both.
 func newListener[T Object](h *deliver.Hub[T], handler Handler[T],

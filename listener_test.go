@@ -115,7 +115,7 @@ func TestSubscriptionsWhileChangesComeIn(t *testing.T) {
 	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return s.Len() == objects }); err != nil {
 		t.Fatal(err)
 	}
-	inf.engine.hub.All() // under the lock of the hub: the last batch is in every backlog, not only in the store
+	inf.engine.Hub.All() // under the lock of the hub: the last batch is in every backlog, not only in the store
 	for i, sub := range subs {
 		for sub.Status().Backlog > 0 {
 			runtime.Gosched()
@@ -208,7 +208,7 @@ func TestChangesYieldUntilLeftOrEnded(t *testing.T) {
 		if !slices.Equal(got, []string{"Added a", "Added b"}) {
 			t.Errorf("got %q", got)
 		}
-		if len(inf.engine.hub.All()) != 0 {
+		if len(inf.engine.Hub.All()) != 0 {
 			t.Error("the subscription outlives its loop")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -274,7 +274,7 @@ func TestStoppedInformerTakesNoDeltas(t *testing.T) {
 		inf := startFed(t)
 		inf.put(list(1, "a"))
 		inf.stop()
-		if err := inf.engine.mirror().pipe.Put(t.Context(), read(upsert(2, "a"))); err != ErrClosed || inf.Status().Queued != 0 {
+		if err := mirrorOf(inf.engine).Pipe.Put(t.Context(), read(upsert(2, "a"))); err != ErrClosed || inf.Status().Queued != 0 {
 			t.Errorf("%v; %d deltas are retained", err, inf.Status().Queued)
 		}
 	})
@@ -361,8 +361,8 @@ func TestHandlerThatExits(t *testing.T) {
 		if err := sub.WaitSynced(t.Context()); !strings.HasSuffix(fmt.Sprint(err), "the handler called runtime.Goexit") {
 			t.Errorf("WaitSynced: %v", err)
 		}
-		if len(inf.engine.hub.All()) != 1 {
-			t.Errorf("the informer has %d listeners", len(inf.engine.hub.All()))
+		if len(inf.engine.Hub.All()) != 1 {
+			t.Errorf("the informer has %d listeners", len(inf.engine.Hub.All()))
 		}
 		<-sub.Done()
 		sub.Close()
@@ -566,7 +566,7 @@ func TestSlowHandlerGivesAWarning(t *testing.T) {
 		defer f.stop()
 		var mu sync.Mutex
 		var warnings []string
-		f.engine.hub.Slow = func(s status.Subscription) {
+		f.engine.Hub.Slow = func(s status.Subscription) {
 			mu.Lock()
 			defer mu.Unlock()
 			warnings = append(warnings, fmt.Sprint(s.Name, " ", s.Busy, " ", s.Backlog))

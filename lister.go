@@ -69,16 +69,17 @@ func (l Lister[T]) Namespace(namespace string) NamespaceLister[T] {
 func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Selector) iter.Seq[T] {
 	switch {
 	case selector == nil || selector.Empty():
-		return snap.in(namespace)
-	case snap.labels != nil:
+		return snap.core().Range(table.KeysOf(namespace))
+	case snap.core().Labels() != nil:
 		return func(yield func(T) bool) {
-			matches := func(slot uint32) bool { return selector.Matches(snap.labels(slot)) }
-			snap.version.WalkSome(table.KeysOf(namespace), matches, yield)
+			labels := snap.core().Labels()
+			matches := func(slot uint32) bool { return selector.Matches(labels(slot)) }
+			snap.core().Table().WalkSome(table.KeysOf(namespace), matches, yield)
 		}
 	}
 	return func(yield func(T) bool) {
-		snap.version.WalkShared(table.KeysOf(namespace), func(obj T) bool {
-			return !selector.Matches(labels.Set(obj.GetLabels())) || yield(snap.version.Give(obj))
+		snap.core().Table().WalkShared(table.KeysOf(namespace), func(obj T) bool {
+			return !selector.Matches(labels.Set(obj.GetLabels())) || yield(snap.core().Table().Give(obj))
 		})
 	}
 }
@@ -122,5 +123,5 @@ func selected[T Labeled](snap *Snapshot[T], namespace string, selector labels.Se
 
 // All yields every object.
 func (l NamespaceLister[T]) All() iter.Seq[T] {
-	return l.lister.store.Snapshot().in(l.namespace)
+	return l.lister.store.core().Snapshot().Range(table.KeysOf(l.namespace))
 }

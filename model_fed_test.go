@@ -13,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/typedinformer/informer/internal/deliver/fifo"
 	"github.com/typedinformer/informer/internal/source/decode"
-	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
 // Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace. Some informers are compact.
@@ -37,21 +35,18 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		m.Step("namespaces %q, compact=%v, FIFO of %d", resource.Namespaces, compact, capacity)
 		// feed returns a function that puts d into the FIFO.
 		feed := func(d Delta[*thing]) (put func(context.Context) error) {
-			return func(ctx context.Context) error { return followerOf(inf).mirror().pipe.Put(ctx, read(d)) }
+			return func(ctx context.Context) error { return mirrorOf(followerOf(inf)).Pipe.Put(ctx, read(d)) }
 		}
 		if compact {
 			packer := newThingPacker(m)
 			engine := packedFollowerOf(inf)
-			engine.mirror().pipe = fifo.New(capacity, (*reflector.Delta[*packed]).Alone)
-			engine.mirror().drain.Pipe = engine.mirror().pipe
+			mirrorOf(engine).Bound(capacity)
 			feed = func(d Delta[*thing]) func(context.Context) error {
 				packed := packer.delta(d)
-				return func(ctx context.Context) error { return engine.mirror().pipe.Put(ctx, read(packed)) }
+				return func(ctx context.Context) error { return mirrorOf(engine).Pipe.Put(ctx, read(packed)) }
 			}
 		} else {
-			engine := followerOf(inf)
-			engine.mirror().pipe = fifo.New(capacity, (*reflector.Delta[*thing]).Alone)
-			engine.mirror().drain.Pipe = engine.mirror().pipe
+			mirrorOf(followerOf(inf)).Bound(capacity)
 		}
 		users := &Users[*thing]{
 			Model:    m,

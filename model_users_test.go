@@ -303,7 +303,7 @@ func (u *Users[T]) CheckVersions() {
 	if u.versions == nil {
 		u.versions = map[string]string{}
 	}
-	for _, src := range u.Informer.Store().Snapshot().sources {
+	for _, src := range u.Informer.Store().Snapshot().core().Sources() {
 		was := u.versions[src.Namespace]
 		if src.Version == "" || u.back { // not served, or restored
 			continue
@@ -330,7 +330,7 @@ func (u *Users[T]) GoBack(restore func()) {
 func (u *Users[T]) underWay() bool {
 	synctest.Wait()
 	have := map[string]string{}
-	for _, src := range u.Informer.Store().Snapshot().sources {
+	for _, src := range u.Informer.Store().Snapshot().core().Sources() {
 		have[src.Namespace] = src.Version
 	}
 	return slices.ContainsFunc(u.Informer.Status().Reflectors, func(r status.Reflector) bool { return r.ResourceVersion != have[r.Namespace] })

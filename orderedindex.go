@@ -37,7 +37,7 @@ func NewOrderedIndex[T Object, K cmp.Ordered](in Indexable[T], keys func(T) []K)
 func NewOrderedIndexFunc[T Object, K comparable](in Indexable[T], keys func(T) []K,
 	compare func(a, b K) int) *OrderedIndex[T, K] {
 	x := &OrderedIndex[T, K]{in.indexed(), table.NewOrdered(keys, compare)}
-	x.store.addIndex(x.index)
+	x.store.core().AddIndex(x.index)
 	return x
 }
 
@@ -48,7 +48,7 @@ func (x *OrderedIndex[T, K]) Range() OrderedRange[T, K] { return x.RangeIn(x.sto
 // one snapshot. If snap is older than the index or belongs to another store, RangeIn calls the index's function for
 // every object in it, and sorts them.
 func (x *OrderedIndex[T, K]) RangeIn(snap *Snapshot[T]) OrderedRange[T, K] {
-	return OrderedRange[T, K]{span: x.index.Span(&snap.version)}
+	return OrderedRange[T, K]{span: x.index.Span(snap.core().Table())}
 }
 
 // OrderedRange is a range of the entries of an [OrderedIndex] in one snapshot. It never changes: its methods return

@@ -180,9 +180,7 @@ func TestRangesEqualPartsOfASortedSlice(t *testing.T) {
 					}
 				}
 			}
-			store.mu.Lock()
-			defer store.mu.Unlock()
-			if err := store.checkLocked(store.Snapshot()); err != nil {
+			if err := store.core().Check(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -353,7 +351,7 @@ func TestNewOrderedIndexThatFailsHasNotBeenMade(t *testing.T) {
 			}
 			x := NewOrderedIndex(store, func(t *thing) []string { return t.tags })
 			w.Apply(Delta[*thing]{Type: Removed, Key: Key{Name: "2"}})
-			if n, indexes := x.Range().Equal("all").Len(), store.Snapshot().version.Indexes(); n != 4 || indexes != 1 {
+			if n, indexes := x.Range().Equal("all").Len(), store.Snapshot().core().Table().Indexes(); n != 4 || indexes != 1 {
 				t.Errorf("%s: %d entries in %d indexes, want 4 in 1", how, n, indexes)
 			}
 		}

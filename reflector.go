@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/source/decode"
@@ -90,7 +91,7 @@ func newLoop[T Object](client *Client, resource Resource, config Config[T], pack
 	d.Held = held
 	source := fetch.NewSource(fetch.Config{
 		Client:        client.http,
-		Path:          resource.path(d.Namespace),
+		Path:          fetch.Path(resource.GroupVersionResource, d.Namespace),
 		Resource:      resource.GroupVersionResource,
 		Kind:          decode.NewKind(t, resource.Resource),
 		LabelSelector: resource.LabelSelector,
@@ -190,15 +191,15 @@ func (r *Reflector[T]) Status() status.Reflector { return r.loop.Status() }
 type outlet[T Object] struct {
 	resource  Resource
 	sink      Sink[T]
-	holder    Holder[T]   // sink as a Holder; nil if it is none
-	undecoded undecodable // as of the last delta
+	holder    Holder[T]      // sink as a Holder; nil if it is none
+	undecoded core.Undecoded // as of the last delta
 }
 
 // Put implements reflector.Sink.
 func (o *outlet[T]) Put(ctx context.Context, d reflector.Delta[T]) error {
 	err := o.sink.Put(ctx, deltaOf(&d, o.resource))
 	if err == nil {
-		o.undecoded = undecodableAfter(o.undecoded, &d)
+		o.undecoded = core.After(o.undecoded, &d)
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/shardset"
 )
@@ -64,15 +64,40 @@ func (s Selection) isLike(other Selection) bool {
 	return s == other
 }
 
-// part returns the name of s among the selections of its namespace.
-func (s Selection) part() string {
-	return fmt.Sprintf("%q", []any{s.LabelSelector, s.FieldSelector, s.Optional})
+// part returns s as a part of a collection r with selections.
+func (s Selection) part(r Resource) core.Part {
+	return core.Part{Namespace: s.Namespace, Labels: s.LabelSelector, Fields: s.FieldSelector, Optional: s.Optional,
+		Text: r.part(s).where()}
+}
+
+// parts returns the parts of r that need a list and a watch each.
+func (r Resource) parts() (parts []core.Part) {
+	if len(r.Selections) > 0 {
+		return r.selected()
+	}
+	for _, namespace := range r.sources() {
+		parts = append(parts, Selection{namespace, r.LabelSelector, r.FieldSelector, false}.part(r))
+	}
+	return parts
+}
+
+// selected returns the selections of r.
+func (r Resource) selected() (parts []core.Part) {
+	for _, selection := range r.Selections {
+		parts = append(parts, selection.part(r))
+	}
+	return parts
+}
+
+// selectionOf returns a part as a selection.
+func selectionOf(p core.Part) Selection {
+	return Selection{Namespace: p.Namespace, LabelSelector: p.Labels, FieldSelector: p.Fields, Optional: p.Optional}
 }
 
 // String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web". It omits the
 // shard, which may change.
 func (r Resource) String() string {
-	text := r.GroupVersion().String() + " " + r.Resource + r.where()
+	text := r.kind() + r.where()
 	for i, selection := range r.Selections {
 		if i > 0 {
 			text += " or"
@@ -81,6 +106,9 @@ func (r Resource) String() string {
 	}
 	return text
 }
+
+// kind returns the part of String before the place, such as "apps/v1 deployments".
+func (r Resource) kind() string { return r.GroupVersion().String() + " " + r.Resource }
 
 // where returns the part of String after the name of the resource, without Selections.
 func (r Resource) where() (text string) {
@@ -180,15 +208,4 @@ func (r Resource) sources() []string {
 		return []string{""}
 	}
 	return r.Namespaces
-}
-
-func (r Resource) path(namespace string) string {
-	prefix := "apis"
-	if r.Group == "" {
-		prefix = "api"
-	}
-	if namespace == "" {
-		return path.Join(prefix, r.Group, r.Version, r.Resource)
-	}
-	return path.Join(prefix, r.Group, r.Version, "namespaces", namespace, r.Resource)
 }

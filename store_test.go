@@ -88,7 +88,7 @@ func TestStoreAndIndexesFollowAModel(t *testing.T) {
 				}
 				old = append(old, kept{store.Snapshot(), g.world})
 				for _, o := range old {
-					if err := o.snap.version.Check(); err != nil {
+					if err := o.snap.core().Table().Check(); err != nil {
 						t.Fatalf("step %d: %v", step, err)
 					}
 					if got, want := slices.Collect(o.snap.All()), o.world.sorted(); !equalVersions(got, want) {
@@ -118,7 +118,7 @@ func TestStoreAndIndexesFollowAModel(t *testing.T) {
 					}
 				}
 				old = old[:len(old)-1]
-				if err := store.checkLocked(store.Snapshot()); err != nil {
+				if err := store.core().Check(); err != nil {
 					t.Fatalf("step %d: %v", step, err)
 				}
 				for key, want := range g.world {

@@ -71,8 +71,8 @@ func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		close(slow.Gate)
 		slow.Want(t, "add 0 @1 initial=true")
 		other.Want(t, "add 0 @1 initial=true", "add a @1 initial=true", "add b @1 initial=true", "add c @1 initial=true", "add d @1 initial=true", "add e @1 initial=true", "update 0 @1->@2", "update 0 @2->@3", "update 0 @3->@4", "update 0 @4->@5")
-		if len(inf.engine.hub.All()) != 1 {
-			t.Errorf("%d listeners", len(inf.engine.hub.All()))
+		if len(inf.engine.Hub.All()) != 1 {
+			t.Errorf("%d listeners", len(inf.engine.Hub.All()))
 		}
 	})
 }
@@ -247,8 +247,8 @@ func TestCloseDoesNotWaitAndDoneDoes(t *testing.T) {
 		sub.Close()
 		sub.Close()
 		synctest.Wait()
-		if run.IsClosed(sub.Done()) || !errors.Is(sub.Err(), ErrClosed) || len(inf.engine.hub.All()) != 1 {
-			t.Errorf("during the call: done %v, %v, %d listeners", run.IsClosed(sub.Done()), sub.Err(), len(inf.engine.hub.All()))
+		if run.IsClosed(sub.Done()) || !errors.Is(sub.Err(), ErrClosed) || len(inf.engine.Hub.All()) != 1 {
+			t.Errorf("during the call: done %v, %v, %d listeners", run.IsClosed(sub.Done()), sub.Err(), len(inf.engine.Hub.All()))
 		}
 		slow.Gate <- struct{}{}
 		<-sub.Done()
@@ -291,8 +291,8 @@ func TestHandlersMayCloseSubscriptions(t *testing.T) {
 		for _, sub := range subs {
 			<-sub.Done()
 		}
-		if calls != [3]int{1, 1, 1} || len(inf.engine.hub.All()) != 0 {
-			t.Errorf("calls %v, %d listeners", calls, len(inf.engine.hub.All()))
+		if calls != [3]int{1, 1, 1} || len(inf.engine.Hub.All()) != 0 {
+			t.Errorf("calls %v, %d listeners", calls, len(inf.engine.Hub.All()))
 		}
 	})
 }

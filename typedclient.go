@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/typedclient"
 )
 
@@ -50,7 +51,7 @@ func NewTypedClientOf[T Object](client *Client, resource schema.GroupVersionReso
 	collection := Resource{GroupVersionResource: resource}
 	config := typedclient.Config{
 		Resource:    resource,
-		Path:        collection.path,
+		Path:        func(namespace string) string { return fetch.Path(resource, namespace) },
 		Type:        typed.goType(),
 		Terminal:    TerminalError,
 		Undecodable: func(key Key, err error) error { return &DecodeError{Resource: collection, Key: key, Err: err} },

@@ -29,8 +29,8 @@ func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersio
 	}
 	begun := time.Now()
 	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		all := len(i.resource.Selections) > 0 || len(s.sources) == len(i.resource.sources())
-		return all && (object.Reached(s.ResourceVersion(), resourceVersion) || s.polledSince(begun, ""))
+		all := len(i.resource.Selections) > 0 || len(s.core().Sources()) == len(i.resource.sources())
+		return all && (object.Reached(s.ResourceVersion(), resourceVersion) || s.core().PolledSince(begun, ""))
 	})
 }
 
@@ -55,7 +55,7 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
 		return err
 	}
-	if i.invalid == nil && !i.engine.latest().follows(obj) {
+	if i.invalid == nil && !i.latest().follows(obj) {
 		return nil
 	}
 	want := arrival.Want{Key: object.KeyOf(obj), Version: rv}
@@ -63,12 +63,11 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	var undecodable error
 	begun := time.Now()
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		state := arrivals[T]{s}
 		undecodable = nil
-		if _, have := state.Object(want.Key); !object.Reached(have, rv) {
+		if have, ok := s.Get(want.Key); !ok || !object.Reached(have.GetResourceVersion(), rv) {
 			undecodable = s.Undecodable(want.Key)
 		}
-		return want.In(state) || s.polledSince(begun, want.Key.Namespace)
+		return s.core().Has(want) || s.core().PolledSince(begun, want.Key.Namespace)
 	})
 	return cmp.Or(err, undecodable)
 }
@@ -91,48 +90,15 @@ func (i *Informer[T]) await(w ownwrites.Write) controller.Await {
 	}
 	snap := i.store.Snapshot()
 	obj := cmp.Or(w.Before, w.Object) // Before has labels
-	follows := i.engine.latest().follows(obj) && snap.inShard(obj)
-	if want.Version == "" && !want.Gone || !follows && !snap.version.Has(key) {
+	follows := i.latest().follows(obj) && snap.core().InShard(obj)
+	if want.Version == "" && !want.Gone || !follows && !snap.core().Table().Has(key) {
 		return nil
 	}
-	if snap.polledSince(time.Time{}, key.Namespace) { // no version would end the wait
+	if snap.core().PolledSince(time.Time{}, key.Namespace) { // no version would end the wait
 		return nil
 	}
 	want.Leaves = !follows
-	state := func() arrival.State { return arrivals[T]{i.store.Snapshot()} }
-	return func(done func()) func() {
-		wait := i.store.board.Add(want, state, done)
-		if wait == nil {
-			return nil
-		}
-		return func() { i.store.board.Cancel(wait) }
-	}
-}
-
-// polledSince reports whether s has the objects of a namespace, or of all if namespace is empty, from lists without a
-// resource version that began after since.
-func (s *Snapshot[T]) polledSince(since time.Time, namespace string) bool {
-	polled := false
-	for _, src := range s.sources {
-		if namespace != "" && src.Namespace != "" && src.Namespace != namespace {
-			continue
-		}
-		if src.Version != "" || src.Data.list == nil || !src.Data.list.Listed.After(since) {
-			return false
-		}
-		polled = true
-	}
-	return polled
-}
-
-// inShard reports whether the shard of s has obj.
-func (s *Snapshot[T]) inShard(obj object.Object) bool {
-	for _, src := range s.sources {
-		if src.Data.list != nil && (src.Namespace == "" || src.Namespace == obj.GetNamespace()) {
-			return src.Data.list.Shard.Has(obj)
-		}
-	}
-	return true
+	return func(done func()) func() { return i.store.core().Await(want, done) }
 }
 
 // Await waits until the object with that key meets cond, and returns it. Await calls cond in the caller's goroutine,
@@ -168,7 +134,7 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 		return i.invalid
 	}
 	for {
-		published := i.store.published()
+		published := i.store.core().Published()
 		synced := i.synced
 		if run.IsClosed(synced) {
 			synced = nil

@@ -5,12 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/transport"
 	"github.com/typedinformer/informer/status"
@@ -76,6 +78,39 @@ type Source struct {
 
 // NewSource returns a source. It sends nothing yet.
 func NewSource(c Config) *Source { return &Source{config: c} }
+
+// Path returns the path of a collection, or of one namespace of it.
+func Path(resource schema.GroupVersionResource, namespace string) string {
+	prefix := "apis"
+	if resource.Group == "" {
+		prefix = "api"
+	}
+	if namespace != "" {
+		namespace = path.Join("namespaces", namespace)
+	}
+	return path.Join(prefix, resource.Group, resource.Version, namespace, resource.Resource)
+}
+
+// Metadata returns a source of the metadata of the objects of s, or of the one with that key if it has a name. pool
+// decodes metadata. The requests give way to the lists of the client.
+func (s *Source) Metadata(pool *decode.Pool, key object.Key) *Source {
+	c := s.config
+	if key.Name != "" {
+		c.Path = Path(c.Resource, key.Namespace)
+		c.FieldSelector = strings.TrimPrefix(c.FieldSelector+",metadata.name="+key.Name, ",")
+	}
+	return NewSource(Config{
+		Client:        c.Client,
+		Path:          c.Path,
+		Resource:      c.Resource,
+		Kind:          c.Kind.WithMetadata(),
+		LabelSelector: c.LabelSelector,
+		FieldSelector: c.FieldSelector,
+		AcceptList:    pool.AcceptList() + "," + c.AcceptList, // not every server has metadata alone
+		Background:    true,
+		Check:         pool.Check,
+	})
+}
 
 // Updated returns a context that the next update of the client ends.
 func (s *Source) Updated() context.Context { return s.config.Client.Updated() }

@@ -40,13 +40,13 @@ func (f *Failures) add(p *Object, failed error) {
 	}
 }
 
-// In returns the errors of the objects that get returns for their keys.
-func (f *Failures) In(get func(namespace, name string) *Object) (all []error) {
+// In returns the objects that get returns for their keys.
+func (f *Failures) In(get func(namespace, name string) *Object) (all []*Object) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for known := range f.objects {
 		if p := known.Value(); p != nil && get(p.namespace, p.name) == p {
-			all = append(all, p.Failed())
+			all = append(all, p)
 		}
 	}
 	return all

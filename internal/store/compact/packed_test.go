@@ -222,7 +222,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			t.Errorf("the key is %s/%s", namespace, name)
 		}
 		return last
-	}); !slices.Equal(all, []error{got}) {
+	}); !slices.Equal(all, []*Object{last}) {
 		t.Errorf("the store has %v", all)
 	}
 }

@@ -20,7 +20,7 @@ const module = "github.com/typedinformer/informer"
 // wings are the folders in internal, each with the other wings that its packages import. All may import ground, and the
 // values in status.
 var wings = map[string][]string{
-	"informer":    {"store", "deliver"},
+	"informer":    {"source", "store", "deliver"},
 	"source":      nil,
 	"store":       {"source"},
 	"deliver":     nil,

@@ -7,12 +7,10 @@ import (
 	"iter"
 	"math"
 	"sync"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/typedinformer/informer/internal/deliver"
-	"github.com/typedinformer/informer/internal/informer/audit"
 	"github.com/typedinformer/informer/internal/informer/edits"
 	"github.com/typedinformer/informer/internal/informer/union"
 	"github.com/typedinformer/informer/internal/object"
@@ -26,15 +24,11 @@ import (
 // selections is the feeder of a follower whose resource has Selections. It has a mirror with its own store for each
 // selection. The store of the follower is the union of these stores, which internal/informer/union computes. One call
 // of the hub's Apply applies a step of a mirror to both stores. The lock of the hub protects the union.
-type selections[T Object] struct {
-	client   *Client
-	resource Resource
-	config   Config[T]
-	store    *Store[T]
+type selections[T object.Object] struct {
+	informer *Informer[T]
+	store    *Store[T] // the informer's
 	hub      *deliver.Hub[T]
-	hooks    hooks // of each reflector
-	packing  intake.Packing[T]
-	members  *union.Members[Selection, T]
+	members  *union.Members[Part, T]
 	scratch  []change[T] // of the mirrors; the lock of the hub protects it
 	decoding run.Limit
 	calling  run.Limit
@@ -44,96 +38,83 @@ type selections[T Object] struct {
 	shard    shardset.Shard
 }
 
-// newSelections returns a feeder of store and hub. It has no members before want.
-func newSelections[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
-	store *Store[T], hub *deliver.Hub[T], hooks hooks) *selections[T] {
+// newSelections returns the feeder of f. It has no members before want.
+func newSelections[T object.Object](f *Informer[T]) *selections[T] {
 	s := &selections[T]{
-		client:   client,
-		resource: resource,
-		config:   config,
-		packing:  packing,
-		store:    store,
-		hub:      hub,
-		hooks:    hooks,
+		informer: f,
+		store:    f.store,
+		hub:      f.Hub,
 		decoding: run.NewLimit(run.MaxWorkers),
 		calling:  run.NewLimit(1),
-		shard:    shardset.Shard(resource.Shard).Clone(),
+		shard:    f.config.Shard.Clone(),
 	}
-	s.members = union.NewMembers(union.Config[Selection, T]{
+	s.members = union.NewMembers(union.Config[Part, T]{
 		Make:   s.newMember,
 		Step:   func(do func(union.Content[T])) { s.step(func(w *edit[T]) { do(w) }) },
-		Loaded: hub.Load,
+		Loaded: f.Hub.Load,
 		Lacked: s.lacked,
 	})
 	return s
 }
 
 // want makes the store hold the objects of these selections.
-func (s *selections[T]) want(wanted []Selection) error {
-	r := s.resource
-	r.Selections = wanted
-	if err := r.validate(); err != nil {
-		return err
-	}
-	return s.members.Want(wanted)
-}
+func (s *selections[T]) want(wanted []Part) error { return s.members.Want(wanted) }
 
-// member is the mirror of one selection.
-type member[T Object] struct {
-	*mirror[T]
-	Selection
-	// the server refuses this optional selection: no wait includes it, and its objects stay
-	refused atomic.Bool
+// member is the mirror of one selection. While the server refuses it, no wait includes it, and its objects stay.
+type member[T object.Object] struct {
+	*Mirror[T]
+	Part
 }
 
 // newMember returns the member for a selection.
-func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
-	m := &member[T]{Selection: of}
-	resource, config := s.resource.part(of), s.config
+func (s *selections[T]) newMember(part Part) (union.Member[T], error) {
 	s.mu.Lock()
-	resource.Shard = Shard(s.shard)
+	shard := s.shard
 	s.mu.Unlock()
-	if report := config.OnFailure; of.Optional {
-		config.OnFailure = func(err error) {
-			if apierrors.IsForbidden(err) {
-				s.refuse(m)
-			}
-			if report != nil {
-				report(err)
-			}
-		}
-	}
-	store, _ := NewStore[T]()
-	store.same = s.packing.SameContent
-	m.mirror = newMirror(resource, config, store, s.hub)
-	m.write = func(batch []reflector.Delta[T], initial bool) error { return s.write(m, batch, initial) }
+	config, store := &s.informer.config, NewStore(s.store.same)
+	m := &member[T]{newMirror(config, config.Kind+part.Text, []Part{part}, shard, store, s.hub), part}
+	m.Write = func(batch []reflector.Delta[T], initial bool) error { return s.write(m, batch, initial) }
 	m.done = s.members.Settle
-	err := m.reflect(s.client, s.packing, s.hooks)
+	err := m.reflect(s.informer)
 	m.shareWork(s.decoding, s.calling)
-	for _, f := range m.feeds {
-		f.audited = unlessRefused[T]{f.audited, m}
-		f.loop.Decoder.Held = func(key Key) (T, bool) { // an object of several selections is decoded and held once
-			if obj, ok := store.Get(key); ok {
+	for _, f := range m.Feeds {
+		f.Loop.Decoder.Held = func(key object.Key) (T, bool) { // an object of several selections is decoded and held once
+			if obj, ok := m.get(key); ok {
 				return obj, true
 			}
-			return s.store.Get(key)
+			return s.store.Snapshot().Get(key)
+		}
+		if part.Optional {
+			f.Loop.OnFailure = s.refusing(m, f.Loop.OnFailure)
 		}
 		if highest := s.store.Snapshot().sources.Highest(); highest != "" {
-			f.loop.ListSince(highest) // an older list could have deleted objects
+			f.Loop.ListSince(highest) // an older list could have deleted objects
 		}
 	}
 	return m, err
+}
+
+// refusing returns a function that reports a failure of m, and notes whether the server refuses m. report may be nil.
+func (s *selections[T]) refusing(m *member[T], report func(error)) func(error) {
+	return func(err error) {
+		if apierrors.IsForbidden(err) {
+			s.refuse(m)
+		}
+		if report != nil {
+			report(err)
+		}
+	}
 }
 
 // refuse records that the server refuses m.
 func (s *selections[T]) refuse(m *member[T]) {
 	s.step(func(w *edit[T]) {
 		m.refused.Store(true)
-		w.next.sources = w.next.sources.Without(m.Namespace, m.part())
+		w.next.sources = w.next.sources.Without(m.Namespace, m.id())
 		s.members.Refuse(m, w)
 		s.members.Reshape(m, m.store.Snapshot().All(), w) // a change of the shard was under way
 	})
-	m.sharding.Wake()
+	m.Sharding.Wake()
 	s.members.Settle()
 }
 
@@ -161,13 +142,13 @@ func (s *selections[T]) write(m *member[T], batch []reflector.Delta[T], initial 
 		}
 		before := m.store.Snapshot().ResourceVersion() // empty before the first list
 		s.share(batch)
-		if s.scratch, err = m.store.apply(batch, s.scratch); err != nil {
+		if s.scratch, err = m.store.Write(batch, s.scratch); err != nil {
 			return nil, err
 		}
 		m.refused.Store(false)
 		changes = s.store.merge(nil, func(w *edit[T]) { restored = s.merge(m, before, batch, w) })
 		clear(s.scratch)
-		if s.scratch = s.scratch[:0]; cap(s.scratch) > fifoCapacity {
+		if s.scratch = s.scratch[:0]; cap(s.scratch) > maxScratch {
 			s.scratch = nil
 		}
 		return changes, nil
@@ -187,8 +168,8 @@ func (s *selections[T]) relist() {
 	var behind []union.Part[T]
 	s.look(func() { behind = s.members.Behind() })
 	for _, of := range behind {
-		for _, f := range of.(*member[T]).feeds {
-			f.loop.Relist(errRestored)
+		for _, f := range of.(*member[T]).Feeds {
+			f.Loop.Relist(errRestored)
 		}
 	}
 }
@@ -228,7 +209,7 @@ func (s *selections[T]) merge(m *member[T], before string, batch []reflector.Del
 		before = cmp.Or(d.Version, before)
 	}
 	restored = s.members.Update(m, step, w)
-	src.Namespace, src.Part = m.Namespace, m.part()
+	src.Namespace, src.Part = m.Namespace, m.id()
 	w.next.sources = w.next.sources.Set(src)
 	s.claim(w)
 	return restored
@@ -238,7 +219,7 @@ func (s *selections[T]) merge(m *member[T], before string, batch []reflector.Del
 func (s *selections[T]) claim(w *edit[T]) {
 	for p, version := range s.members.Claims {
 		m := p.(*member[T])
-		w.next.sources = w.next.sources.At(m.Namespace, m.part(), version)
+		w.next.sources = w.next.sources.At(m.Namespace, m.id(), version)
 	}
 }
 
@@ -253,9 +234,9 @@ func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version s
 		if !m.Covers(q.Key.Namespace) || m.refused.Load() {
 			continue
 		}
-		has, loop, shard := false, m.feeds[0].loop, m.sharding.Latest()
-		ids := loop.Decoder.Identities(intake.Asked{Shard: shard}, func(Key, string, string) { has = true })
-		source := newMetadataSource(s.client, m.resource, loop, q.Key)
+		has, loop, shard := false, m.Feeds[0].Loop, m.Sharding.Latest()
+		ids := loop.Decoder.Identities(intake.Asked{Shard: shard}, func(object.Key, string, string) { has = true })
+		source := loop.Source.Metadata(loop.Decoder.Metadata, q.Key)
 		err = run.Apart(func() (err error) { // it calls Config.Filter
 			if version == "" {
 				at, err := source.List(ctx, q.Version, 0, ids, shard.String())
@@ -279,34 +260,31 @@ func (s *selections[T]) close() {
 }
 
 // mirrors implements feeder.
-func (s *selections[T]) mirrors() (mirrors []*mirror[T]) {
+func (s *selections[T]) mirrors() (mirrors []*Mirror[T]) {
 	members, _ := s.members.All()
 	for _, m := range members {
-		mirrors = append(mirrors, m.(*member[T]).mirror)
+		mirrors = append(mirrors, m.(*member[T]).Mirror)
 	}
 	return mirrors
 }
 
 // awaited implements feeder.
-func (s *selections[T]) awaited() (mirrors []*mirror[T]) {
+func (s *selections[T]) awaited() (mirrors []*Mirror[T]) {
 	members, _ := s.members.All()
 	for _, m := range members {
 		if m := m.(*member[T]); !m.refused.Load() {
-			mirrors = append(mirrors, m.mirror)
+			mirrors = append(mirrors, m.Mirror)
 		}
 	}
 	return mirrors
 }
 
 // latest implements feeder.
-func (s *selections[T]) latest() Resource {
-	r := s.resource
-	_, selections := s.members.All()
-	r.Selections = append([]Selection{}, selections...) // never nil: that would be the whole collection
+func (s *selections[T]) latest() (shardset.Shard, []Part) {
+	_, wanted := s.members.All()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.Shard = Shard(s.shard.Clone())
-	return r
+	return s.shard.Clone(), wanted
 }
 
 // setShard implements feeder.
@@ -344,21 +322,21 @@ func (s *selections[T]) sharded() (ok bool, changed <-chan struct{}) {
 func (m *member[T]) Run(ctx context.Context) error { return m.run(ctx) }
 
 // Arrived implements union.Member.
-func (m *member[T]) Arrived() bool { return run.IsClosed(m.sharding.Begun()) || m.refused.Load() }
+func (m *member[T]) Arrived() bool { return run.IsClosed(m.Sharding.Begun()) || m.refused.Load() }
 
 // Added implements union.Member.
 func (m *member[T]) Added(c union.Content[T]) {
 	next := c.(*edit[T]).next
-	next.sources = next.sources.Set(source{Namespace: m.Namespace, Part: m.part()}) // its version is unknown
+	next.sources = next.sources.Set(source{Namespace: m.Namespace, Part: m.id()}) // its version is unknown
 }
 
 // Dropped implements union.Member.
 func (m *member[T]) Dropped(c union.Content[T]) (objects []T) {
 	next, had := c.(*edit[T]).next, m.store.Snapshot()
-	next.sources = next.sources.Without(m.Namespace, m.part())
-	m.sharding.Note(m.Namespace, math.MaxUint64) // no wait includes it any more
+	next.sources = next.sources.Without(m.Namespace, m.id())
+	m.Sharding.Note(m.Namespace, math.MaxUint64) // no wait includes it any more
 	nothing := []reflector.Delta[T]{{Type: reflector.Replaced, Namespace: m.Namespace}}
-	_, _ = m.store.apply(nothing, nil) // nor does an audit or a save
+	_, _ = m.store.Write(nothing, nil) // nor does an audit or a save
 	return had.List()
 }
 
@@ -373,13 +351,13 @@ func (m *member[T]) Overlaps(other union.Part[T]) bool {
 }
 
 // Get implements union.Part.
-func (m *member[T]) Get(key Key) (T, bool) { return m.get(m.store.Snapshot(), key) }
+func (m *member[T]) Get(key object.Key) (T, bool) { return m.find(m.store.Snapshot(), key) }
 
 // All implements union.Part.
 func (m *member[T]) All() iter.Seq[T] { return m.all(m.store.Snapshot()) }
 
-// get returns the object of snap with that key, if m has it.
-func (m *member[T]) get(snap *Snapshot[T], key Key) (obj T, ok bool) {
+// find returns the object of snap with that key, if m has it.
+func (m *member[T]) find(snap *Snapshot[T], key object.Key) (obj T, ok bool) {
 	if obj, ok = snap.Get(key); ok && m.drops(obj) {
 		var none T
 		return none, false
@@ -400,7 +378,7 @@ func (m *member[T]) all(snap *Snapshot[T]) iter.Seq[T] {
 
 // drops reports whether obj, which the store of m has, has left the shard. A list drops such objects, but the server
 // refuses that.
-func (m *member[T]) drops(obj T) bool { return m.refused.Load() && !m.sharding.Latest().Has(obj) }
+func (m *member[T]) drops(obj T) bool { return m.refused.Load() && !m.Sharding.Latest().Has(obj) }
 
 // Version implements union.Part.
 func (m *member[T]) Version() string {
@@ -409,18 +387,4 @@ func (m *member[T]) Version() string {
 		return union.Unlisted
 	}
 	return src.Version
-}
-
-// unlessRefused is an audited source that is not compared while the server refuses it.
-type unlessRefused[T Object] struct {
-	audit.Source
-	member *member[T]
-}
-
-// View implements audit.Source.
-func (u unlessRefused[T]) View() (audit.View, bool) {
-	if u.member.refused.Load() {
-		return nil, false
-	}
-	return u.Source.View()
 }

@@ -6,61 +6,16 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/informer/edits"
 	"github.com/typedinformer/informer/internal/object"
-	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/store/table"
 )
 
-// StoreWriter writes to a [Store]. It is safe for concurrent use. [NewStore] returns one; the zero value is not usable.
-type StoreWriter[T Object] struct{ store *Store[T] }
-
-// NewStore returns an empty store and its writer. It panics if == is not defined for T.
-func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
-	s := &Store[T]{same: intake.Unpacked[T]{}.SameContent}
-	s.addIndex = s.addOwnIndex
-	s.current.Store(&Snapshot[T]{version: table.Empty[T](), late: noFailures{}})
-	return s, StoreWriter[T]{s}
-}
-
-// addOwnIndex adds x to the table of s.
-func (s *Store[T]) addOwnIndex(x table.AnyIndex[T]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var w edit[T]
-	w.beginLocked(s)
-	w.AddIndex(x)
-	w.publishLocked()
-}
-
-// Apply applies batch in one step. Readers see none of it or all of it, in the store, in every index and in the
-// resource version.
-//
-// Apply returns an error if a delta has no type, or if one of its objects is nil, has no name or is outside
-// Delta.Namespace. The store then stays unchanged. It also stays unchanged if the function of an index panics or calls
-// [runtime.Goexit].
-func (w StoreWriter[T]) Apply(batch ...Delta[T]) error {
-	w.store.mu.Lock()
-	defer w.store.mu.Unlock()
-	s := w.store
-	for i := range batch {
-		s.reads = append(s.reads, batch[i].read())
-	}
-	defer func() {
-		clear(s.reads) // it must not keep objects in memory
-		if s.reads = s.reads[:0]; cap(s.reads) > fifoCapacity {
-			s.reads = nil
-		}
-	}()
-	_, err := s.applyLocked(s.reads, edits.Edit[T]{Quiet: true})
-	return err
-}
-
 // change is the effect of one delta on one key.
-type change[T Object] = deliver.Change[T]
+type change[T object.Object] = deliver.Change[T]
 
-// apply applies batch in one step and appends its effects to changes, in order. If a delta is invalid, apply returns an
+// Write applies batch in one step and appends its effects to changes, in order. If a delta is invalid, Write returns an
 // error and does nothing.
-func (s *Store[T]) apply(batch []reflector.Delta[T], changes []change[T]) ([]change[T], error) {
+func (s *Store[T]) Write(batch []reflector.Delta[T], changes []change[T]) ([]change[T], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.applyLocked(batch, edits.Edit[T]{Changes: changes})
@@ -111,7 +66,7 @@ func (s *Store[T]) applyLocked(batch []reflector.Delta[T], e edits.Edit[T]) ([]c
 // edit creates the next snapshot of a store. Its owner holds the store's lock from beginLocked to publishLocked. If a
 // function of an index or a method of an object panics or ends the goroutine, the edit ends without publication, and
 // has no effect.
-type edit[T Object] struct {
+type edit[T object.Object] struct {
 	edits.Edit[T] // makes next.version
 	store         *Store[T]
 	next          *Snapshot[T]
@@ -144,7 +99,7 @@ func (w *edit[T]) publishLocked() {
 // replace replaces the contents of d's namespace with d's items, except for the objects of kept, which could not be
 // decoded. If the store already has the version of an item, it keeps its own copy, so a relist without changes retains
 // no memory.
-func (w *edit[T]) replace(d *reflector.Delta[T], kept undecodable) {
+func (w *edit[T]) replace(d *reflector.Delta[T], kept Undecoded) {
 	from := d.Origin()
 	keepAll := from.Kind == reflector.RestOfShard || kept.Unnamed() > 0
 	w.Replace(d.Namespace, d.Items,
@@ -154,19 +109,19 @@ func (w *edit[T]) replace(d *reflector.Delta[T], kept undecodable) {
 			}
 			return object.SameVersion(old, new) && (!d.Restored && !w.store.values || w.store.same(old, new))
 		},
-		func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.Shard.Has(old) })
+		func(key object.Key, old T) bool { return (keepAll || kept.Has(key)) && from.Shard.Has(old) })
 }
 
 // advance records that the source of d has reached its resource version.
 func (w *edit[T]) advance(d *reflector.Delta[T]) {
 	src, _ := w.next.sources.Of(d.Namespace)
-	src.Data.undecoded = undecodableAfter(src.Data.undecoded, d)
+	src.Data.undecoded = After(src.Data.undecoded, d)
 	w.next.sources = w.next.sources.Advance(d.Namespace, d.Version, src.Data)
 }
 
 // list records that the source of d, a Replaced, has listed its objects or has another shard. It returns the objects
 // that could not be decoded.
-func (w *edit[T]) list(d *reflector.Delta[T]) undecodable {
+func (w *edit[T]) list(d *reflector.Delta[T]) Undecoded {
 	from, version := d.Origin(), d.Version
 	have, found := w.next.sources.Of(d.Namespace)
 	if found && from.Kind == reflector.RestOfShard {
@@ -174,7 +129,7 @@ func (w *edit[T]) list(d *reflector.Delta[T]) undecodable {
 			from.Listed = have.Data.list.Listed
 		}
 	}
-	data := listed{&from, undecodableAfter(have.Data.undecoded, d)}
+	data := listed{&from, After(have.Data.undecoded, d)}
 	w.next.sources = w.next.sources.Set(source{Namespace: d.Namespace, Version: version, Data: data})
 	return data.undecoded
 }

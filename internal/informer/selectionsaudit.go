@@ -23,14 +23,14 @@ func (s *selections[T]) compare(ctx context.Context) (found audit.Found, err err
 	}); err != nil {
 		return found, err
 	}
-	found.Objects, found.Unclear = c.Compare(content, func(key Key, have, want T) {
+	found.Objects, found.Unclear = c.Compare(content, func(key object.Key, have, want T) {
 		found.Note(key, idOf(have), !object.IsNil(have), idOf(want), !object.IsNil(want))
 	})
 	if err = s.waitFor(ctx, func() bool { return s.members.Concluded(c) }); err != nil {
 		return found, err
 	}
 	if found.Differ > 0 {
-		s.step(func(w *edit[T]) { s.members.Rebuild(s.store.List(), w) })
+		s.step(func(w *edit[T]) { s.members.Rebuild(s.store.Snapshot().List(), w) })
 	}
 	return found, nil
 }
@@ -38,7 +38,7 @@ func (s *selections[T]) compare(ctx context.Context) (found audit.Found, err err
 // waitFor waits until ok, which only reads, returns true after some step.
 func (s *selections[T]) waitFor(ctx context.Context, ok func() bool) error {
 	for {
-		published, done := s.store.published(), false
+		published, done := s.store.Published(), false
 		if s.look(func() { done = ok() }); done {
 			return nil
 		}
@@ -51,7 +51,7 @@ func (s *selections[T]) waitFor(ctx context.Context, ok func() bool) error {
 }
 
 // idOf returns the ID of obj, or that of an unknown object if obj is nil.
-func idOf[T Object](obj T) object.ID {
+func idOf[T object.Object](obj T) object.ID {
 	if object.IsNil(obj) {
 		return object.ID{}
 	}
@@ -59,18 +59,18 @@ func idOf[T Object](obj T) object.ID {
 }
 
 // frozenMember is the present state of a member.
-type frozenMember[T Object] struct {
+type frozenMember[T object.Object] struct {
 	*member[T]
 	snapshot *Snapshot[T]
 }
 
-func frozen[T Object](p union.Part[T]) union.Part[T] {
+func frozen[T object.Object](p union.Part[T]) union.Part[T] {
 	m := p.(*member[T])
 	return frozenMember[T]{m, m.store.Snapshot()}
 }
 
 // Get implements union.Part.
-func (f frozenMember[T]) Get(key Key) (T, bool) { return f.get(f.snapshot, key) }
+func (f frozenMember[T]) Get(key object.Key) (T, bool) { return f.find(f.snapshot, key) }
 
 // All implements union.Part.
 func (f frozenMember[T]) All() iter.Seq[T] { return f.all(f.snapshot) }

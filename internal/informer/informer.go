@@ -1,0 +1,482 @@
+// Package informer is the engine of an informer: it takes the deltas of its reflectors, writes them to a store, and
+// adds the changes to the backlogs of the handlers.
+//
+//	reflector -- feed --> pipe -- mirror --> store
+//	                                     \-> backlogs (internal/deliver)
+//
+// An [Informer] has one mirror, whose store is that of the informer. With selections, it has a mirror with a store of
+// its own for each, and the store of the informer is their union.
+package informer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/heapsize"
+	"github.com/typedinformer/informer/internal/informer/audit"
+	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/fetch"
+	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/source/reflector"
+	"github.com/typedinformer/informer/status"
+)
+
+// Part is the part of a collection that one reflector reads. The zero Part is all of it.
+type Part struct {
+	Namespace      string // empty for all
+	Labels, Fields string // the selectors of the requests
+	Optional       bool   // the informer syncs without a selection that the server refuses
+	Text           string // describes the part after the name of the collection, such as " in a with labels app=web"
+}
+
+// id returns the name of p among the selections of its namespace.
+func (p Part) id() string { return fmt.Sprintf("%q", []any{p.Labels, p.Fields, p.Optional}) }
+
+// Config describes an [Informer] of objects T.
+type Config[T object.Object] struct {
+	Kind string // of the objects, such as "apps/v1 deployments"
+	Name string // of the collection, in errors, logs and profiles
+	// Parts are read by a reflector each. They are disjoint, unless they are selections.
+	Parts []Part
+	// Selections means that Parts may overlap, and that SetSelections may change them.
+	Selections bool
+	Shard      shardset.Shard
+	Packing    intake.Packing[T]
+	SaveEvery  time.Duration // zero for no warm start
+	Audit      audit.Config  // without what the informer adds
+	Log        *slog.Logger
+
+	// Reflect returns a reflector of a part, which puts deltas into sink. held returns an object that the sink has. The
+	// root makes reflectors, since their configuration is of its types.
+	Reflect func(p Part, shard shardset.Shard, sink reflector.Sink[T],
+		held func(object.Key) (T, bool)) (*reflector.Loop[T], error)
+	// NotSynced returns the error of an informer that is not synced for these reasons. It is of a type of the root.
+	NotSynced func(why string, errs []error) error
+	// Settle packs the objects of the store again, after the handlers have the first list. Nil if they are not packed.
+	Settle func(ctx context.Context, objects iter.Seq[T])
+}
+
+// Errors of an informer that is not running; see package informer above.
+var (
+	ErrNotStarted = errors.New("informer not started")
+	ErrStopped    = errors.New("informer stopped")
+	ErrRunning    = errors.New("informer already started")
+)
+
+// Informer has a store, the handlers, and mirrors that write to both; see informer.Informer. Its methods are safe for
+// concurrent use.
+type Informer[T object.Object] struct {
+	Hub *deliver.Hub[T] // has the handlers
+
+	config  Config[T]
+	invalid error // the reason why New rejected its arguments; nil if it did not
+	store   *Store[T]
+	memory  *heapsize.Estimate[T]
+	feeder  feeder[T]
+	audits  *audit.Auditor
+	waiting run.Broadcast // sent when a reflector begins the wait after a failure
+
+	mu      sync.Mutex // protects started
+	started bool
+}
+
+// feeder keeps the store of an informer equal to what it follows: a mirror, or the selections. Its methods are safe for
+// concurrent use.
+type feeder[T object.Object] interface {
+	// run feeds the store until ctx ends or the store fails, and returns the cause. When it returns, every goroutine that
+	// it started has ended.
+	run(ctx context.Context) error
+	// close ends a feeder that does not run. Nothing can feed the store afterwards.
+	close()
+	// mirrors returns a mirror for each collection of the store.
+	mirrors() []*Mirror[T]
+	// awaited returns the mirrors whose first lists the store needs to be synced.
+	awaited() []*Mirror[T]
+	// latest returns the latest shard and parts.
+	latest() (shardset.Shard, []Part)
+	// setShard changes the shard of the store.
+	setShard(shardset.Shard)
+	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when the answer
+	// may have changed.
+	sharded() (ok bool, changed <-chan struct{})
+}
+
+// New returns an informer. If invalid is not nil, the informer is invalid for that reason.
+func New[T object.Object](c Config[T], invalid error) *Informer[T] {
+	store := NewStore(c.Packing.SameContent)
+	f := &Informer[T]{
+		Hub:     deliver.NewHub[T](),
+		config:  c,
+		invalid: invalid,
+		memory:  heapsize.NewEstimate(c.Packing.Measure),
+		store:   store,
+	}
+	f.Hub.Resource, f.Hub.View = c.Name, func() deliver.View[T] { return store.Snapshot() }
+	f.Hub.Unsynced, f.Hub.Report, f.Hub.Slow = f.unsynced, f.report, f.reportSlow
+	audits := c.Audit
+	audits.Sources, audits.Published, audits.Stopped = f.audited, store.Published, f.Hub.Stopped()
+	var reflect func() error
+	if c.Selections {
+		s := newSelections(f)
+		f.feeder, audits.Union = s, s.compare
+		reflect = func() error { return s.want(c.Parts) }
+	} else {
+		m := newMirror(&f.config, c.Name, c.Parts, c.Shard, store, f.Hub)
+		f.feeder = m
+		reflect = func() error { return m.reflect(f) }
+	}
+	f.audits = audit.New(audits)
+	if invalid == nil {
+		f.invalid = reflect()
+	}
+	if f.invalid != nil {
+		f.Hub.Stop(f.invalid)
+	}
+	return f
+}
+
+// Invalid returns the reason why the informer does not run, or nil.
+func (f *Informer[T]) Invalid() error { return f.invalid }
+
+// Store returns the store.
+func (f *Informer[T]) Store() *Store[T] { return f.store }
+
+// Mirrors returns a mirror for each collection of the store.
+func (f *Informer[T]) Mirrors() []*Mirror[T] { return f.feeder.mirrors() }
+
+// Run follows the collection until ctx ends; see informer.Informer.
+func (f *Informer[T]) Run(ctx context.Context) (err error) {
+	if err := f.begin(); err != nil {
+		return err
+	}
+	defer f.Stop()
+	pprof.Do(ctx, pprof.Labels("informer", f.config.Name), func(ctx context.Context) {
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		var running sync.WaitGroup
+		running.Go(func() { f.runAudits(ctx) })
+		if f.config.Settle != nil {
+			running.Go(func() { f.settle(ctx) })
+		}
+		err = f.feeder.run(ctx)
+		end(nil)
+		running.Wait()
+	})
+	return err
+}
+
+func (f *Informer[T]) begin() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.invalid != nil:
+		return f.invalid
+	case f.started:
+		return fmt.Errorf("%s: %w", f.config.Name, ErrRunning)
+	case run.IsClosed(f.Hub.Stopped()):
+		return fmt.Errorf("%s: %w", f.config.Name, ErrStopped)
+	}
+	f.started = true
+	return nil
+}
+
+// settle packs the objects again, when the handlers have processed the first list. It may run until ctx ends.
+func (f *Informer[T]) settle(ctx context.Context) {
+	if f.WaitSynced(ctx) != nil {
+		return
+	}
+	for _, l := range f.Hub.All() {
+		_ = l.WaitSynced(ctx) // the handlers need the processor more
+	}
+	f.config.Settle(ctx, f.store.Snapshot().All())
+}
+
+// WaitSynced waits until the store has the whole collection.
+func (f *Informer[T]) WaitSynced(ctx context.Context) error {
+	if run.IsClosed(f.Hub.Synced()) {
+		return nil
+	}
+	select {
+	case <-f.Hub.Synced():
+		return nil
+	case <-f.Hub.Stopped():
+		return f.unsynced(ErrStopped)
+	case <-ctx.Done():
+		return f.unsynced(context.Cause(ctx))
+	}
+}
+
+// WaitReadable is WaitSynced for a cached read; see informer.Informer.
+func (f *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) error {
+	if run.IsClosed(f.Hub.Synced()) {
+		return nil
+	}
+	patience := time.NewTimer(timeout)
+	defer patience.Stop()
+	for late := false; ; {
+		waiting := f.waiting.Next()
+		if why := f.unreadable(late); why != nil {
+			return f.unsynced(why)
+		}
+		select {
+		case <-waiting:
+		case <-patience.C:
+			late = true
+		case <-f.Hub.Synced():
+			return nil
+		case <-f.Hub.Stopped():
+			return f.unsynced(ErrStopped)
+		case <-ctx.Done():
+			return f.unsynced(context.Cause(ctx))
+		}
+	}
+}
+
+// unreadable returns why a read does not wait any longer for the first lists, or nil. late is true
+// after the timeout of the read.
+func (f *Informer[T]) unreadable(late bool) error {
+	for _, m := range f.feeder.awaited() {
+		for _, feed := range m.Feeds {
+			if m.Sharding.Began(feed.part.Namespace) {
+				continue
+			}
+			switch n, err := feed.Loop.Failure(); {
+			case err == nil:
+			case n > 1 && fetch.IsLasting(err), errors.Is(err, fetch.ErrNoList):
+				return &unreadableError{"the server refuses it", asUnsynced(err)}
+			case late:
+				return &unreadableError{"the read does not wait longer", asUnsynced(err)}
+			}
+		}
+	}
+	return nil
+}
+
+// unreadableError is why a read does not wait for the first lists.
+type unreadableError struct {
+	says string
+	err  error // the failure of the list
+}
+
+func (e *unreadableError) Error() string { return e.says }
+func (e *unreadableError) Unwrap() error { return e.err }
+
+// unsynced returns an error that says what the store lacks and why. The error wraps cause.
+func (f *Informer[T]) unsynced(cause error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.invalid != nil:
+		return f.invalid
+	case !f.started:
+		return fmt.Errorf("%s: %w: %w", f.config.Name, ErrNotStarted, cause)
+	}
+	var why []string
+	errs := []error{cause}
+	for _, m := range f.feeder.mirrors() {
+		for _, feed := range m.Feeds {
+			part, text := feed.part, ""
+			if m.Sharding.Began(part.Namespace) {
+				continue
+			}
+			if f.config.Selections {
+				text = cmp.Or(strings.TrimPrefix(part.Text, " "), "all namespaces") + ": "
+			} else if part.Namespace != "" {
+				text = "namespace " + part.Namespace + ": "
+			}
+			s := feed.Loop.Status()
+			if why = append(why, text+reflector.Text(&s)); s.LastError != nil {
+				errs = append(errs, asUnsynced(s.LastError))
+			}
+		}
+	}
+	return f.config.NotSynced(strings.Join(why, "; "), errs)
+}
+
+// asUnsynced returns the failure err of a list for a reader of objects. A 404 of the list must not tell the reader that
+// an object does not exist.
+func asUnsynced(err error) error {
+	switch {
+	case errors.Is(err, fetch.ErrNotServed):
+		return fetch.ErrNotServed
+	case apierrors.IsNotFound(err) && errors.Is(err, fetch.ErrNoList):
+		return fetch.ErrNoList
+	case apierrors.IsNotFound(err):
+		return errors.New(err.Error())
+	}
+	return err
+}
+
+// Subscribe joins l to the handlers. If invalid, the error of l's handler or configuration, is not nil, l ends at once.
+func (f *Informer[T]) Subscribe(l *deliver.Listener[T], invalid error) {
+	f.Hub.Join(l, invalid)
+	if invalid != nil {
+		f.report(l.Name(), invalid)
+	}
+}
+
+// audited returns the sources that audits compare with the server.
+func (f *Informer[T]) audited() (all []audit.Source) {
+	for _, m := range f.feeder.mirrors() {
+		for _, feed := range m.Feeds {
+			all = append(all, feed)
+		}
+	}
+	return all
+}
+
+// Audit compares the store with the server; see informer.Informer.
+func (f *Informer[T]) Audit(ctx context.Context) (status.AuditResult, error) {
+	if err := f.WaitSynced(ctx); err != nil {
+		return status.AuditResult{}, fmt.Errorf("audit: %w", err)
+	}
+	ctx, end := run.Until(ctx, f.Hub.Stopped(), ErrStopped)
+	defer end()
+	r, err := f.audits.Audit(ctx)
+	if err != nil {
+		err = fmt.Errorf("audit of %s: %w", f.config.Name, err)
+	}
+	return r, err
+}
+
+// runAudits runs the informer's own audits until ctx ends.
+func (f *Informer[T]) runAudits(ctx context.Context) {
+	if f.WaitSynced(ctx) != nil {
+		return
+	}
+	for _, m := range f.feeder.mirrors() {
+		for _, feed := range m.Feeds {
+			if feed.Loop.Status().WarmStart.Loaded {
+				f.audits.Due()
+			}
+		}
+	}
+	f.audits.Run(ctx)
+}
+
+// Audits returns the status of the audits.
+func (f *Informer[T]) Audits() status.Audit { return f.audits.Status() }
+
+// SetShard makes the store hold exactly the objects of shard, and returns when it does; see informer.Informer.
+func (f *Informer[T]) SetShard(ctx context.Context, shard shardset.Shard) error {
+	if f.invalid != nil {
+		return f.invalid
+	}
+	if err := shard.Validate(); err != nil {
+		return err
+	}
+	f.feeder.setShard(shard.Clone())
+	if err := f.waitUntil(ctx, f.feeder.sharded); err != nil {
+		return fmt.Errorf("%s has not changed its shard: %w", f.config.Name, err)
+	}
+	return nil
+}
+
+// SetSelections makes the store hold the objects of these selections, which validate accepts, and returns when it does;
+// see informer.Informer.
+func (f *Informer[T]) SetSelections(ctx context.Context, wanted []Part, validate func() error) error {
+	if f.invalid != nil {
+		return f.invalid
+	}
+	s, ok := f.feeder.(*selections[T])
+	if !ok {
+		return fmt.Errorf("%s: SetSelections is for a Resource with Selections", f.config.Name)
+	}
+	if run.IsClosed(f.Hub.Stopped()) {
+		return fmt.Errorf("%s: %w", f.config.Name, ErrStopped)
+	}
+	if err := validate(); err != nil {
+		return err
+	}
+	if err := s.want(wanted); err != nil {
+		return err
+	}
+	if err := f.waitUntil(ctx, s.members.Settled); err != nil {
+		return fmt.Errorf("%s has not changed its selections: %w", f.config.Name, err)
+	}
+	return nil
+}
+
+// waitUntil waits until done returns true. Otherwise, done returns a channel that is closed when waitUntil must call it
+// again.
+func (f *Informer[T]) waitUntil(ctx context.Context, done func() (bool, <-chan struct{})) error {
+	for {
+		ok, changed := done()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-f.Hub.Stopped():
+			return ErrStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Latest returns the latest shard and parts.
+func (f *Informer[T]) Latest() (shardset.Shard, []Part) { return f.feeder.latest() }
+
+// Memory returns an estimate of the memory that the store takes; see informer.InformerStatus.
+func (f *Informer[T]) Memory() int64 {
+	snap := f.store.Snapshot()
+	return f.memory.Of(snap.Len(), snap.version.Indexes(), snap.All())
+}
+
+// Reflectors returns the status of each reflector, and the number of deltas and of reflectors that wait; see
+// informer.InformerStatus.
+func (f *Informer[T]) Reflectors() (all []status.Reflector, queued, blocked int) {
+	for _, m := range f.feeder.mirrors() {
+		snap := m.store.Snapshot()
+		q, b := m.Pipe.Len()
+		queued += q
+		blocked += b
+		for _, feed := range m.Feeds {
+			part := feed.Loop.Status()
+			src, _ := snap.sources.Of(feed.part.Namespace)
+			part.Stale = src.Data.undecoded.Len() // a reader that sees a list in the store must see what it lacks
+			all = append(all, part)
+		}
+	}
+	return all, queued, blocked
+}
+
+// report logs that a subscription ended by itself.
+func (f *Informer[T]) report(handler string, why error) {
+	f.config.Log.Error("a subscription has ended", "resource", f.config.Name, "handler", handler, "why", why)
+}
+
+// reportSlow logs that a call of a handler takes long.
+func (f *Informer[T]) reportSlow(s status.Subscription) {
+	f.config.Log.Warn("a handler is slow", "resource", f.config.Name, "handler", s.Name, "call", s.Busy,
+		"backlog", s.Backlog, "oldest", s.Oldest)
+}
+
+// Stop ends all subscriptions, waits for the calls under way, and drops the deltas that are not in the store.
+func (f *Informer[T]) Stop() {
+	f.Hub.Stop(ErrStopped)
+	f.feeder.close()
+}
+
+// Abandon ends an informer that was not started, so that nobody waits for it. Run then returns [ErrStopped].
+func (f *Informer[T]) Abandon() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.started && !run.IsClosed(f.Hub.Stopped()) {
+		f.Stop()
+	}
+}
