@@ -188,7 +188,7 @@
 //
 // A list takes the path of an event, and arrives as one Replaced. After a failure, internal/source/fetch finds out
 // what a 404 means, and chooses the next request. internal/source/reshard changes the shard of all reflectors of an
-// informer. In internal/informer, selections merge several mirrors into one store (internal/informer/union), and
+// informer. In internal/informer, selections merge several mirrors into one store (internal/informer/selections), and
 // audit compares a store with the server. A [Reflector] of your own has the same engine, and converts its deltas for a
 // [Sink]; a [StoreWriter] converts them back. All use the words of internal/object for an object, its key and
 // its versions, and those of internal/shardset for a shard. What a room reports is a value of package status, which the

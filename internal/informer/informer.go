@@ -130,7 +130,7 @@ func New[T object.Object](c Config[T], invalid error) *Informer[T] {
 	audits.Sources, audits.Published, audits.Stopped = f.audited, store.Published, f.Hub.Stopped()
 	var reflect func() error
 	if c.Selections {
-		s := newSelections(f)
+		s := newMerged(f)
 		f.feeder, audits.Union = s, s.compare
 		reflect = func() error { return s.want(c.Parts) }
 	} else {
@@ -391,7 +391,7 @@ func (f *Informer[T]) SetSelections(ctx context.Context, wanted []Part, validate
 	if f.invalid != nil {
 		return f.invalid
 	}
-	s, ok := f.feeder.(*selections[T])
+	s, ok := f.feeder.(*merged[T])
 	if !ok {
 		return fmt.Errorf("%s: SetSelections is for a Resource with Selections", f.config.Name)
 	}

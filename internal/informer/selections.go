@@ -12,7 +12,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/informer/edits"
-	"github.com/typedinformer/informer/internal/informer/union"
+	"github.com/typedinformer/informer/internal/informer/selections"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
@@ -21,14 +21,16 @@ import (
 	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
-// selections is the feeder of a follower whose resource has Selections. It has a mirror with its own store for each
-// selection. The store of the follower is the union of these stores, which internal/informer/union computes. One call
-// of the hub's Apply applies a step of a mirror to both stores. The lock of the hub protects the union.
-type selections[T object.Object] struct {
+// merged is the feeder of an informer with selections. It has a mirror with its own store for each selection. The store
+// of the informer is the union of these stores, which internal/informer/selections computes. One call of the hub's
+// Apply applies a step of a mirror to both stores.
+//
+// Invariant: with the lock of the hub, the union has seen every change of the mirrors' stores.
+type merged[T object.Object] struct {
 	informer *Informer[T]
 	store    *Store[T] // the informer's
 	hub      *deliver.Hub[T]
-	members  *union.Members[Part, T]
+	members  *selections.Members[Part, T, *edit[T], *member[T]]
 	scratch  []change[T] // of the mirrors; the lock of the hub protects it
 	decoding run.Limit
 	calling  run.Limit
@@ -38,9 +40,9 @@ type selections[T object.Object] struct {
 	shard    shardset.Shard
 }
 
-// newSelections returns the feeder of f. It has no members before want.
-func newSelections[T object.Object](f *Informer[T]) *selections[T] {
-	s := &selections[T]{
+// newMerged returns the feeder of f. It has no members before want.
+func newMerged[T object.Object](f *Informer[T]) *merged[T] {
+	s := &merged[T]{
 		informer: f,
 		store:    f.store,
 		hub:      f.Hub,
@@ -48,9 +50,9 @@ func newSelections[T object.Object](f *Informer[T]) *selections[T] {
 		calling:  run.NewLimit(1),
 		shard:    f.config.Shard.Clone(),
 	}
-	s.members = union.NewMembers(union.Config[Part, T]{
+	s.members = selections.NewMembers(selections.Config[Part, T, *edit[T], *member[T]]{
 		Make:   s.newMember,
-		Step:   func(do func(union.Content[T])) { s.step(func(w *edit[T]) { do(w) }) },
+		Step:   s.step,
 		Loaded: f.Hub.Load,
 		Lacked: s.lacked,
 	})
@@ -58,7 +60,7 @@ func newSelections[T object.Object](f *Informer[T]) *selections[T] {
 }
 
 // want makes the store hold the objects of these selections.
-func (s *selections[T]) want(wanted []Part) error { return s.members.Want(wanted) }
+func (s *merged[T]) want(wanted []Part) error { return s.members.Want(wanted) }
 
 // member is the mirror of one selection. While the server refuses it, no wait includes it, and its objects stay.
 type member[T object.Object] struct {
@@ -67,7 +69,7 @@ type member[T object.Object] struct {
 }
 
 // newMember returns the member for a selection.
-func (s *selections[T]) newMember(part Part) (union.Member[T], error) {
+func (s *merged[T]) newMember(part Part) (*member[T], error) {
 	s.mu.Lock()
 	shard := s.shard
 	s.mu.Unlock()
@@ -95,7 +97,7 @@ func (s *selections[T]) newMember(part Part) (union.Member[T], error) {
 }
 
 // refusing returns a function that reports a failure of m, and notes whether the server refuses m. report may be nil.
-func (s *selections[T]) refusing(m *member[T], report func(error)) func(error) {
+func (s *merged[T]) refusing(m *member[T], report func(error)) func(error) {
 	return func(err error) {
 		if apierrors.IsForbidden(err) {
 			s.refuse(m)
@@ -107,7 +109,7 @@ func (s *selections[T]) refusing(m *member[T], report func(error)) func(error) {
 }
 
 // refuse records that the server refuses m.
-func (s *selections[T]) refuse(m *member[T]) {
+func (s *merged[T]) refuse(m *member[T]) {
 	s.step(func(w *edit[T]) {
 		m.refused.Store(true)
 		w.next.sources = w.next.sources.Without(m.Namespace, m.id())
@@ -118,8 +120,8 @@ func (s *selections[T]) refuse(m *member[T]) {
 	s.members.Settle()
 }
 
-// step makes one step of the follower's store.
-func (s *selections[T]) step(do func(*edit[T])) {
+// step makes one step of the informer's store.
+func (s *merged[T]) step(do func(*edit[T])) {
 	_, _ = s.hub.Apply(func() ([]change[T], error) {
 		return s.store.merge(nil, func(w *edit[T]) {
 			do(w)
@@ -129,12 +131,12 @@ func (s *selections[T]) step(do func(*edit[T])) {
 }
 
 // look calls do, which only reads the union and the stores, between two steps.
-func (s *selections[T]) look(do func()) {
+func (s *merged[T]) look(do func()) {
 	_, _ = s.hub.Apply(func() ([]change[T], error) { do(); return nil, nil }, false)
 }
 
-// write writes a batch of m to its store and to that of the follower, in one step.
-func (s *selections[T]) write(m *member[T], batch []reflector.Delta[T], initial bool) error {
+// write writes a batch of m to its store and to that of the informer, in one step.
+func (s *merged[T]) write(m *member[T], batch []reflector.Delta[T], initial bool) error {
 	restored := false
 	_, err := s.hub.Apply(func() (changes []change[T], err error) {
 		if !s.members.Contains(m) { // dropped
@@ -164,8 +166,8 @@ func (s *selections[T]) write(m *member[T], batch []reflector.Delta[T], initial 
 var errRestored = fmt.Errorf("%w, as another selection has found", fetch.ErrWentBack)
 
 // relist makes those members list again that follow a server that was restored.
-func (s *selections[T]) relist() {
-	var behind []union.Part[T]
+func (s *merged[T]) relist() {
+	var behind []selections.Part[T]
 	s.look(func() { behind = s.members.Behind() })
 	for _, of := range behind {
 		for _, f := range of.(*member[T]).Feeds {
@@ -175,7 +177,7 @@ func (s *selections[T]) relist() {
 }
 
 // share replaces the objects of batch by those of the store that are the same versions, so that they are held once.
-func (s *selections[T]) share(batch []reflector.Delta[T]) {
+func (s *merged[T]) share(batch []reflector.Delta[T]) {
 	have := &s.store.Snapshot().version
 	for i := range batch {
 		if d := &batch[i]; d.Type == reflector.Upserted {
@@ -188,13 +190,13 @@ func (s *selections[T]) share(batch []reflector.Delta[T]) {
 
 // merge merges the changes of a write of m into the union. The store of m was at version before. merge returns true if
 // others have to list again.
-func (s *selections[T]) merge(m *member[T], before string, batch []reflector.Delta[T], w *edit[T]) (restored bool) {
+func (s *merged[T]) merge(m *member[T], before string, batch []reflector.Delta[T], w *edit[T]) (restored bool) {
 	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
-	step := union.Step[T]{From: before, Changes: func(yield func(union.Change[T]) bool) {
+	step := selections.Step[T]{From: before, Changes: func(yield func(selections.Change[T]) bool) {
 		for i := range s.scratch {
 			c := &s.scratch[i]
 			moves := object.IsNil(c.New) && !src.Data.shard().Has(c.Last) // to another shard
-			if !yield(union.Change[T]{Key: c.Key, Old: c.Old, New: c.New, Last: c.Last, Final: c.Final, Unwanted: moves}) {
+			if !yield(selections.Change[T]{Key: c.Key, Old: c.Old, New: c.New, Last: c.Last, Final: c.Final, Unwanted: moves}) {
 				return
 			}
 		}
@@ -216,7 +218,7 @@ func (s *selections[T]) merge(m *member[T], before string, batch []reflector.Del
 }
 
 // claim makes the sources of w claim what the union has of each member.
-func (s *selections[T]) claim(w *edit[T]) {
+func (s *merged[T]) claim(w *edit[T]) {
 	for p, version := range s.members.Claims {
 		m := p.(*member[T])
 		w.next.sources = w.next.sources.At(m.Namespace, m.id(), version)
@@ -224,13 +226,12 @@ func (s *selections[T]) claim(w *edit[T]) {
 }
 
 // run implements feeder.
-func (s *selections[T]) run(ctx context.Context) error { return s.members.Run(ctx) }
+func (s *merged[T]) run(ctx context.Context) error { return s.members.Run(ctx) }
 
-// lacked implements union.Config.
-func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version string, err error) {
+// lacked implements selections.Config.
+func (s *merged[T]) lacked(ctx context.Context, q selections.Question) (version string, err error) {
 	members, _ := s.members.All()
-	for _, of := range members {
-		m := of.(*member[T])
+	for _, m := range members {
 		if !m.Covers(q.Key.Namespace) || m.refused.Load() {
 			continue
 		}
@@ -253,26 +254,26 @@ func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version s
 }
 
 // close implements feeder.
-func (s *selections[T]) close() {
+func (s *merged[T]) close() {
 	for _, m := range s.mirrors() {
 		m.close()
 	}
 }
 
 // mirrors implements feeder.
-func (s *selections[T]) mirrors() (mirrors []*Mirror[T]) {
+func (s *merged[T]) mirrors() (mirrors []*Mirror[T]) {
 	members, _ := s.members.All()
 	for _, m := range members {
-		mirrors = append(mirrors, m.(*member[T]).Mirror)
+		mirrors = append(mirrors, m.Mirror)
 	}
 	return mirrors
 }
 
 // awaited implements feeder.
-func (s *selections[T]) awaited() (mirrors []*Mirror[T]) {
+func (s *merged[T]) awaited() (mirrors []*Mirror[T]) {
 	members, _ := s.members.All()
 	for _, m := range members {
-		if m := m.(*member[T]); !m.refused.Load() {
+		if !m.refused.Load() {
 			mirrors = append(mirrors, m.Mirror)
 		}
 	}
@@ -280,7 +281,7 @@ func (s *selections[T]) awaited() (mirrors []*Mirror[T]) {
 }
 
 // latest implements feeder.
-func (s *selections[T]) latest() (shardset.Shard, []Part) {
+func (s *merged[T]) latest() (shardset.Shard, []Part) {
 	_, wanted := s.members.All()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +289,7 @@ func (s *selections[T]) latest() (shardset.Shard, []Part) {
 }
 
 // setShard implements feeder.
-func (s *selections[T]) setShard(shard shardset.Shard) {
+func (s *merged[T]) setShard(shard shardset.Shard) {
 	s.sharding.Lock()
 	defer s.sharding.Unlock()
 	s.mu.Lock()
@@ -296,7 +297,6 @@ func (s *selections[T]) setShard(shard shardset.Shard) {
 	s.mu.Unlock()
 	members, _ := s.members.All()
 	for _, m := range members {
-		m := m.(*member[T])
 		m.setShard(shard)
 		s.step(func(w *edit[T]) {
 			if m.refused.Load() {
@@ -307,10 +307,9 @@ func (s *selections[T]) setShard(shard shardset.Shard) {
 }
 
 // sharded implements feeder.
-func (s *selections[T]) sharded() (ok bool, changed <-chan struct{}) {
+func (s *merged[T]) sharded() (ok bool, changed <-chan struct{}) {
 	members, _ := s.members.All()
 	for _, m := range members {
-		m := m.(*member[T])
 		if ok, changed := m.sharded(); !ok && !m.refused.Load() {
 			return false, changed
 		}
@@ -318,21 +317,21 @@ func (s *selections[T]) sharded() (ok bool, changed <-chan struct{}) {
 	return true, nil
 }
 
-// Run implements union.Member.
+// Run implements selections.Member.
 func (m *member[T]) Run(ctx context.Context) error { return m.run(ctx) }
 
-// Arrived implements union.Member.
+// Arrived implements selections.Member.
 func (m *member[T]) Arrived() bool { return run.IsClosed(m.Sharding.Begun()) || m.refused.Load() }
 
-// Added implements union.Member.
-func (m *member[T]) Added(c union.Content[T]) {
-	next := c.(*edit[T]).next
+// Added implements selections.Member.
+func (m *member[T]) Added(w *edit[T]) {
+	next := w.next
 	next.sources = next.sources.Set(source{Namespace: m.Namespace, Part: m.id()}) // its version is unknown
 }
 
-// Dropped implements union.Member.
-func (m *member[T]) Dropped(c union.Content[T]) (objects []T) {
-	next, had := c.(*edit[T]).next, m.store.Snapshot()
+// Dropped implements selections.Member.
+func (m *member[T]) Dropped(w *edit[T]) (objects []T) {
+	next, had := w.next, m.store.Snapshot()
 	next.sources = next.sources.Without(m.Namespace, m.id())
 	m.Sharding.Note(m.Namespace, math.MaxUint64) // no wait includes it any more
 	nothing := []reflector.Delta[T]{{Type: reflector.Replaced, Namespace: m.Namespace}}
@@ -340,20 +339,20 @@ func (m *member[T]) Dropped(c union.Content[T]) (objects []T) {
 	return had.List()
 }
 
-// Covers implements union.Part.
+// Covers implements selections.Part.
 func (m *member[T]) Covers(namespace string) bool {
 	return m.Namespace == "" || m.Namespace == namespace
 }
 
-// Overlaps implements union.Part.
-func (m *member[T]) Overlaps(other union.Part[T]) bool {
+// Overlaps implements selections.Part.
+func (m *member[T]) Overlaps(other selections.Part[T]) bool {
 	return m.Covers(cmp.Or(other.(*member[T]).Namespace, m.Namespace))
 }
 
-// Get implements union.Part.
+// Get implements selections.Part.
 func (m *member[T]) Get(key object.Key) (T, bool) { return m.find(m.store.Snapshot(), key) }
 
-// All implements union.Part.
+// All implements selections.Part.
 func (m *member[T]) All() iter.Seq[T] { return m.all(m.store.Snapshot()) }
 
 // find returns the object of snap with that key, if m has it.
@@ -380,11 +379,11 @@ func (m *member[T]) all(snap *Snapshot[T]) iter.Seq[T] {
 // refuses that.
 func (m *member[T]) drops(obj T) bool { return m.refused.Load() && !m.Sharding.Latest().Has(obj) }
 
-// Version implements union.Part.
+// Version implements selections.Part.
 func (m *member[T]) Version() string {
 	src, listed := m.store.Snapshot().sources.Of(m.Namespace)
 	if !listed {
-		return union.Unlisted
+		return selections.Unlisted
 	}
 	return src.Version
 }

@@ -6,15 +6,15 @@ import (
 	"iter"
 
 	"github.com/typedinformer/informer/internal/informer/audit"
-	"github.com/typedinformer/informer/internal/informer/union"
+	"github.com/typedinformer/informer/internal/informer/selections"
 	"github.com/typedinformer/informer/internal/object"
 )
 
 // compare compares the store with the union of what the selections have, and repairs it. Objects that have left a
 // selection are not compared: compare waits until each of them is gone or is in another selection. It waits, too, until
 // each selection has listed a server that was restored.
-func (s *selections[T]) compare(ctx context.Context) (found audit.Found, err error) {
-	var c *union.Copy[T]
+func (s *merged[T]) compare(ctx context.Context) (found audit.Found, err error) {
+	var c *selections.Copy[T]
 	var content *Snapshot[T]
 	if err = s.waitFor(ctx, func() (ok bool) {
 		content = s.store.Snapshot()
@@ -36,7 +36,7 @@ func (s *selections[T]) compare(ctx context.Context) (found audit.Found, err err
 }
 
 // waitFor waits until ok, which only reads, returns true after some step.
-func (s *selections[T]) waitFor(ctx context.Context, ok func() bool) error {
+func (s *merged[T]) waitFor(ctx context.Context, ok func() bool) error {
 	for {
 		published, done := s.store.Published(), false
 		if s.look(func() { done = ok() }); done {
@@ -64,13 +64,13 @@ type frozenMember[T object.Object] struct {
 	snapshot *Snapshot[T]
 }
 
-func frozen[T object.Object](p union.Part[T]) union.Part[T] {
+func frozen[T object.Object](p selections.Part[T]) selections.Part[T] {
 	m := p.(*member[T])
 	return frozenMember[T]{m, m.store.Snapshot()}
 }
 
-// Get implements union.Part.
+// Get implements selections.Part.
 func (f frozenMember[T]) Get(key object.Key) (T, bool) { return f.find(f.snapshot, key) }
 
-// All implements union.Part.
+// All implements selections.Part.
 func (f frozenMember[T]) All() iter.Seq[T] { return f.all(f.snapshot) }

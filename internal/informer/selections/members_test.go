@@ -1,4 +1,4 @@
-package union
+package selections
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 )
+
+// thingMember is any member of the tests.
+type thingMember = Member[*thing, Content[*thing]]
 
 // runningPart is a part that runs as a member.
 type runningPart struct{ *part }
@@ -39,9 +42,9 @@ func TestUnionWithALeavingMemberHasNotSettled(t *testing.T) {
 		_, parts, c := newUnion("ab", newObject("a"))
 		arrived := false
 		a, b := runningPart{parts[0]}, lateMember{runningPart{parts[1]}, &arrived}
-		m := NewMembers(Config[string, *thing]{
-			Make: func(letter string) (Member[*thing], error) {
-				return map[string]Member[*thing]{"a": a, "b": b}[letter], nil
+		m := NewMembers(Config[string, *thing, Content[*thing], thingMember]{
+			Make: func(letter string) (thingMember, error) {
+				return map[string]thingMember{"a": a, "b": b}[letter], nil
 			},
 			Step:   func(do func(Content[*thing])) { do(c) },
 			Loaded: func() {},
@@ -84,8 +87,8 @@ func TestUnansweredQuestionIsAskedAgain(t *testing.T) {
 		_, parts, c := newUnion("ab", newObject("a"), gone("a"))
 		var asked []time.Duration
 		failures, began := 3, time.Now()
-		m := NewMembers(Config[string, *thing]{
-			Make: func(letter string) (Member[*thing], error) { return runningPart{parts[letter[0]-'a']}, nil },
+		m := NewMembers(Config[string, *thing, Content[*thing], thingMember]{
+			Make: func(letter string) (thingMember, error) { return runningPart{parts[letter[0]-'a']}, nil },
 			Step: func(do func(Content[*thing])) { do(c) },
 			Loaded: func() {
 			},
@@ -117,7 +120,7 @@ func TestUnansweredQuestionIsAskedAgain(t *testing.T) {
 }
 
 // leave makes an object enter and leave p, which is a part of a member.
-func (s *Members[S, T]) leave(p *part, c *content) {
+func (s *Members[S, T, C, M]) leave(p *part, c *content) {
 	u := any(s.Union).(*Union[*thing])
 	for range 2 {
 		p.stepAs(runningPart{p}, u, c, 1)

@@ -1,4 +1,4 @@
-// Package union computes the union of overlapping collections: the objects that at least one of them has.
+// Package selections computes the union of overlapping collections: the objects that at least one of them has.
 //
 // Each part of the union reports its own changes in order, but one part may lag behind another. If one write moves an
 // object between two parts, it may leave the first before it enters the second. So an object that no part has stays
@@ -7,7 +7,7 @@
 // A server that was restored from a backup begins a new epoch: its resource versions say nothing about those before. A
 // part is in the epoch of the server that it has listed last. Every state of a later epoch is newer than any of an
 // earlier one, and a part in a later epoch knows everything that happened in an earlier one.
-package union
+package selections
 
 import (
 	"cmp"
