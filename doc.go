@@ -149,13 +149,15 @@
 //
 //	reflector.go             makes the loop of internal/source/reflector, which watches from the version that the sink has
 //	internal/source/fetch    sends the request (internal/source/transport), and reads the frames of the response
-//	internal/source/intake   collects objects in batches, skips versions that the store has, calls Config.Filter, decodes
-//	                         the bytes into a T (internal/source/decode), and calls Config.Transform
+//	internal/source/intake   collects objects in batches, which workers of internal/run take: they skip versions that the
+//	                         store has, call Config.Filter, decode the bytes into a T (internal/source/decode), and call
+//	                         Config.Transform
 //	internal/store/compact   with Config.Compact only: compresses the bytes instead
 //	internal/source/reflector makes a Delta of the result, and puts it into its sink, which is at that version then
 //	internal/informer        is the sink: a feed queues the delta in a pipe (internal/deliver/fifo), and a full pipe blocks
 //	                         the reader, and so the server. The mirror takes a batch, on the goroutine of the reader if it
-//	                         is small. An edit applies it to the store and its indexes in one step
+//	                         is small. An edit (internal/informer/edits) applies it to the store and its indexes in one
+//	                         step (internal/store/table)
 //	internal/deliver         adds the change to the backlog of each handler, whose goroutine calls the handler
 //	internal/store/compact   with Config.Compact only: decodes what the handler receives
 //
