@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	core "github.com/typedinformer/informer/internal/informer"
-	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/store/table"
 )
 
@@ -140,5 +139,10 @@ func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
 // Delta.Namespace. The store then stays unchanged. It also stays unchanged if the function of an index panics or calls
 // [runtime.Goexit].
 func (w StoreWriter[T]) Apply(batch ...Delta[T]) error {
-	return w.store.core().Apply(len(batch), func(i int) reflector.Delta[T] { return batch[i].read() })
+	s := w.store.core()
+	reads := s.Scratch()
+	for i := range batch {
+		reads = append(reads, batch[i].read())
+	}
+	return s.Apply(reads)
 }

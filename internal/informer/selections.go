@@ -169,8 +169,8 @@ var errRestored = fmt.Errorf("%w, as another selection has found", fetch.ErrWent
 func (s *merged[T]) relist() {
 	var behind []selections.Part[T]
 	s.look(func() { behind = s.members.Behind() })
-	for _, of := range behind {
-		for _, f := range of.(*member[T]).Feeds {
+	for _, part := range behind {
+		for _, f := range part.(*member[T]).Feeds {
 			f.Loop.Relist(errRestored)
 		}
 	}

@@ -62,21 +62,28 @@ func (s *Store[T]) AddIndex(x table.AnyIndex[T]) {
 	w.publishLocked()
 }
 
-// Apply applies n deltas in one step. delta returns one of them. If a delta is invalid, Apply returns an error and does
-// nothing.
-func (s *Store[T]) Apply(n int, delta func(i int) reflector.Delta[T]) error {
+// Scratch returns memory for the deltas of an Apply. It takes no closure, since that would move the caller's deltas to
+// the heap.
+func (s *Store[T]) Scratch() []reflector.Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range n {
-		s.reads = append(s.reads, delta(i))
-	}
+	reads := s.reads
+	s.reads = nil
+	return reads
+}
+
+// Apply applies batch, in memory of Scratch, in one step. If a delta is invalid, Apply returns an error and does
+// nothing.
+func (s *Store[T]) Apply(batch []reflector.Delta[T]) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	defer func() {
-		clear(s.reads) // it must not keep objects in memory
-		if s.reads = s.reads[:0]; cap(s.reads) > maxScratch {
+		clear(batch) // it must not keep objects in memory
+		if s.reads = batch[:0]; cap(batch) > maxScratch {
 			s.reads = nil
 		}
 	}()
-	_, err := s.applyLocked(s.reads, edits.Edit[T]{Quiet: true})
+	_, err := s.applyLocked(batch, edits.Edit[T]{Quiet: true})
 	return err
 }
 
