@@ -69,7 +69,7 @@ func (l Lister[T]) Namespace(namespace string) NamespaceLister[T] {
 func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Selector) iter.Seq[T] {
 	switch {
 	case selector == nil || selector.Empty():
-		return snap.core().Range(table.KeysOf(namespace))
+		return snap.core().In(namespace)
 	case snap.core().Labels() != nil:
 		return func(yield func(T) bool) {
 			labels := snap.core().Labels()
@@ -123,5 +123,5 @@ func selected[T Labeled](snap *Snapshot[T], namespace string, selector labels.Se
 
 // All yields every object.
 func (l NamespaceLister[T]) All() iter.Seq[T] {
-	return l.lister.store.core().Snapshot().Range(table.KeysOf(l.namespace))
+	return l.lister.store.core().Snapshot().In(l.namespace)
 }

@@ -108,7 +108,7 @@ func (s *Snapshot[T]) From(key Key) iter.Seq[T] { return s.core().From(key) }
 
 // Namespace yields every object of one namespace, ordered by name.
 func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
-	return s.core().Range(table.KeysIn(namespace))
+	return func(yield func(T) bool) { s.core().Table().Walk(table.KeysIn(namespace), yield) }
 }
 
 // List returns the objects that All yields, as a new slice.

@@ -14,7 +14,6 @@ import (
 	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/source/reshard"
 	"github.com/typedinformer/informer/internal/source/warmstart"
-	"github.com/typedinformer/informer/internal/store/table"
 )
 
 // Mirror keeps a store equal to a collection on the API server, or to some parts of it: the reflectors of its feeds put
@@ -165,7 +164,7 @@ func (m *Mirror[T]) content(namespace string) (c warmstart.Content, ok bool) {
 		return c, false
 	}
 	return warmstart.Content{
-		Objects: warmstart.Objects(snap.Range(table.KeysOf(namespace))),
+		Objects: warmstart.Objects(snap.In(namespace)),
 		Version: src.Version,
 		Shard:   src.Data.shard().String(),
 		Listed:  src.Data.list.Listed,

@@ -92,14 +92,18 @@ func (s *Snapshot[T]) Get(key object.Key) (T, bool) {
 }
 
 // All yields every object, ordered by namespace, then name.
-func (s *Snapshot[T]) All() iter.Seq[T] { return s.Range(table.Range{}) }
+func (s *Snapshot[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) { s.version.Walk(table.Range{}, yield) }
+}
 
 // From yields every object at or after key.
-func (s *Snapshot[T]) From(key object.Key) iter.Seq[T] { return s.Range(table.Range{From: key}) }
+func (s *Snapshot[T]) From(key object.Key) iter.Seq[T] {
+	return func(yield func(T) bool) { s.version.Walk(table.Range{From: key}, yield) }
+}
 
-// Range yields the objects of a range.
-func (s *Snapshot[T]) Range(r table.Range) iter.Seq[T] {
-	return func(yield func(T) bool) { s.version.Walk(r, yield) }
+// In yields every object of one namespace, or of all if namespace is empty.
+func (s *Snapshot[T]) In(namespace string) iter.Seq[T] {
+	return func(yield func(T) bool) { s.version.Walk(table.KeysOf(namespace), yield) }
 }
 
 // List returns the objects that All yields, as a new slice.
