@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/test/canned"
 	"github.com/typedinformer/informer/internal/test/testkit"
 )
@@ -53,20 +54,21 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	ctx, cancel := context.WithCancel(b.Context())
 	inf := New(clientOf(b, &canned.Server{Media: decode.MediaJSON}), podResource, Config[*corev1.Pod]{})
 	engine := followerOf(inf)
+	mirror := mirrorOf(engine)
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = mirrorOf(engine).Drain.Run(ctx)
+		_ = mirror.Drain.Run(ctx)
 		engine.Stop()
 	})
-	put := func(d Delta[*corev1.Pod]) {
-		if err := mirrorOf(engine).Pipe.Put(ctx, read(d)); err != nil {
+	put := func(d reflector.Delta[*corev1.Pod]) {
+		if err := mirror.Pipe.Put(ctx, &d); err != nil {
 			b.Fatal(err)
 		}
 	}
-	put(Delta[*corev1.Pod]{Type: Replaced, Items: pods, ResourceVersion: "1"})
+	put(reflector.Delta[*corev1.Pod]{Type: reflector.Replaced, Items: pods, Version: "1"})
 	return notifier{
 		update: func(pod *corev1.Pod) {
-			put(Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion})
+			put(reflector.Delta[*corev1.Pod]{Type: reflector.Upserted, Object: pod, Version: pod.ResourceVersion})
 		},
 		subscribe: func(batch int, done func()) {
 			n := 0

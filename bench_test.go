@@ -18,6 +18,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/test/fleet"
 	"github.com/typedinformer/informer/internal/test/testkit"
 )
@@ -380,10 +381,10 @@ func benchmarkApply(b *testing.B, mix, index string, size int) {
 		if index == byNode {
 			NewIndex(store, nodeOf)
 		}
-		deltas := [2][]Delta[*corev1.Pod]{deltasOf(changes[0]), deltasOf(changes[1])}
+		deltas := [2][]reflector.Delta[*corev1.Pod]{readAll(deltasOf(changes[0])), readAll(deltasOf(changes[1]))}
 		var made []change[*corev1.Pod]
 		report(b, func(pass, from, to int) {
-			made = mustApply(b, store, made, deltas[pass][from:to]...)
+			made = mustWrite(b, store, made, deltas[pass][from:to])
 			clear(made)
 			made = made[:0]
 		})
@@ -457,11 +458,11 @@ func BenchmarkStoreWritesWithReaders(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("readers=%d/impl=%s", readers, reader.impl), func(b *testing.B) {
 				store := filledStore(pods)
-				batch := make([]Delta[*corev1.Pod], 1)
+				batch := make([]reflector.Delta[*corev1.Pod], 1)
 				var changes []change[*corev1.Pod]
 				report(b, func(pod *corev1.Pod) {
-					batch[0] = Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion}
-					changes = mustApply(b, store, changes[:0], batch...)
+					batch[0] = reflector.Delta[*corev1.Pod]{Type: reflector.Upserted, Object: pod, Version: pod.ResourceVersion}
+					changes = mustWrite(b, store, changes[:0], batch)
 				}, func() int { return reader.list(store) })
 			})
 		}

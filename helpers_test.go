@@ -292,10 +292,21 @@ func equalVersions(a, b []*thing) bool {
 // mustApply applies deltas, which must be valid, and appends their effects to changes.
 func mustApply[T Object](t testing.TB, s *Store[T], changes []change[T], deltas ...Delta[T]) []change[T] {
 	t.Helper()
+	return mustWrite(t, s, changes, readAll(deltas))
+}
+
+// readAll returns deltas as a reflector's engine reads them.
+func readAll[T Object](deltas []Delta[T]) []reflector.Delta[T] {
 	reads := make([]reflector.Delta[T], len(deltas))
 	for i := range deltas {
 		reads[i] = deltas[i].read()
 	}
+	return reads
+}
+
+// mustWrite is mustApply of what readAll returns.
+func mustWrite[T Object](t testing.TB, s *Store[T], changes []change[T], reads []reflector.Delta[T]) []change[T] {
+	t.Helper()
 	changes, err := s.core().Write(reads, changes)
 	if err != nil {
 		t.Fatal(err)
