@@ -125,7 +125,7 @@ func (t DeltaType) String() string {
 	return fmt.Sprintf("DeltaType(%d)", uint8(t))
 }
 
-// Origin describes where a Replaced comes from, and the delta that ends a warm start.
+// Origin is the origin of a Replaced, and of the delta that ends a warm start.
 type Origin struct {
 	Kind   OriginKind
 	Shard  shardset.Shard // the store removes objects outside it

@@ -46,8 +46,9 @@ type Config[T object.Object] struct {
 // client-go lists such a collection.
 const defaultPollEvery = 30 * time.Second
 
-// Loop lists and watches; see informer.Reflector. Only the goroutine in Run, or one that it waits for, uses its fields.
-// Before Run, others may change them.
+// Loop lists and watches; see informer.Reflector. While Run runs, only its goroutine, or one that it waits for, changes
+// the fields. Status and Failure, which any goroutine may call, read those below mu, and those that are safe for
+// concurrent use. Before Run, others may change all fields.
 type Loop[T object.Object] struct {
 	Config[T]
 	warm     warmStart[T]
@@ -59,7 +60,7 @@ type Loop[T object.Object] struct {
 	stale    int             // the number of objects that could not be decoded, as of the last delta
 	received bool            // a resource version since the last flush
 	updated  context.Context // fetch.Source.Updated before the latest step; nil before the first
-	// how many objects outside the shard the server had sent when the last list of the whole shard began
+	// Decoder.Outside when the last list of the whole shard began
 	outside int64
 
 	mu        sync.Mutex            // protects the fields below

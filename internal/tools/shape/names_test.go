@@ -17,8 +17,7 @@ var functionWords = []string{"one", "by", "of", "is", "at", "called", "each", "w
 
 // owedNames are the folders and files whose names are still to be changed. Delete an entry with the last of its names.
 var owedNames = []string{"internal/informer/", "internal/source/reflector/reflector_test.go",
-	"internal/test/suite/cost/cost_test.go", "audited.go", "compact.go",
-	"compact_test.go", "edit_test.go", "fifo_test.go", "selections.go"}
+	"internal/test/suite/cost/cost_test.go", "compact.go", "compact_test.go", "edit_test.go", "fifo_test.go"}
 
 // functionWordsIn returns the function words that are names of parameters, results, receivers, fields or variables in a
 // file.
