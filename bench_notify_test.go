@@ -61,7 +61,7 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 		engine.Stop()
 	})
 	put := func(d reflector.Delta[*corev1.Pod]) {
-		if err := mirror.Pipe.Put(ctx, &d); err != nil {
+		if err := mirror.Buffer.Put(ctx, &d); err != nil {
 			b.Fatal(err)
 		}
 	}

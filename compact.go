@@ -12,8 +12,8 @@ import (
 )
 
 // packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an
-// informer of *packed inside: its store, pipe and backlogs hold a *packed for each version, which is decoded only when
-// a caller reads it. packed is an [Object].
+// informer of *packed inside: its store, buffer and backlogs hold a *packed for each version, which is decoded only
+// when a caller reads it. packed is an [Object].
 type packed = room.Object
 
 // packer packs objects. It implements [intake.Packing].

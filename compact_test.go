@@ -39,11 +39,11 @@ func TestCompactHasEverySetting(t *testing.T) {
 		NewOnly:  true,
 		OnPanic:  func(any) {},
 	}
-	_, of := compactSubscription(HandlerFuncs[*thing]{}, subscription)
-	checkSettings(t, subscription, of)
-	_, of = compactSubscription(HandlerFuncs[*thing]{}, SubscriptionConfig[*thing]{})
-	if want := fmt.Sprintf("%T", HandlerFuncs[*thing]{}); of.Name != want {
-		t.Errorf("the subscription is named %q, want %q", of.Name, want)
+	_, got := compactSubscription(HandlerFuncs[*thing]{}, subscription)
+	checkSettings(t, subscription, got)
+	_, got = compactSubscription(HandlerFuncs[*thing]{}, SubscriptionConfig[*thing]{})
+	if want := fmt.Sprintf("%T", HandlerFuncs[*thing]{}); got.Name != want {
+		t.Errorf("the subscription is named %q, want %q", got.Name, want)
 	}
 }
 

@@ -154,10 +154,10 @@
 //	                         Config.Transform
 //	internal/store/compact   with Config.Compact only: compresses the bytes instead
 //	internal/source/reflector makes a Delta of the result, and puts it into its sink, which is at that version then
-//	internal/informer        is the sink: a feed queues the delta in a pipe (internal/deliver/fifo), and a full pipe blocks
-//	                         the reader, and so the server. The mirror takes a batch, on the goroutine of the reader if it
-//	                         is small. An edit (internal/informer/edits) applies it to the store and its indexes in one
-//	                         step (internal/store/table)
+//	internal/informer        is the sink: a feed queues the delta in a buffer (internal/deliver/fifo), which blocks the
+//	                         reader, and so the server, if it is full. The mirror takes a batch, on the goroutine of the
+//	                         reader if it is small. An edit (internal/informer/edits) applies it to the store and its
+//	                         indexes in one step (internal/store/table)
 //	internal/deliver         adds the change to the backlog of each handler, whose goroutine calls the handler
 //	internal/store/compact   with Config.Compact only: decodes what the handler receives
 //

@@ -68,9 +68,9 @@ func TestInvalidDeltaIsAnErrorAndChangesNothing(t *testing.T) {
 				}
 			}
 			valid := Delta[*thing]{Type: Upserted, Namespace: "a", Object: obj("a", "new"), ResourceVersion: "9"}
-			for at, batch := range [][]Delta[*thing]{{test.delta}, {valid, test.delta}, {valid, valid, test.delta, valid}} {
+			for position, batch := range [][]Delta[*thing]{{test.delta}, {valid, test.delta}, {valid, valid, test.delta, valid}} {
 				before := store.Snapshot()
-				want := fmt.Sprintf("delta %d of %d: ", at+1, len(batch))
+				want := fmt.Sprintf("delta %d of %d: ", position+1, len(batch))
 				if err := w.Apply(batch...); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("Apply: %v, want %s... %s", err, want, test.want)
 				}
@@ -300,7 +300,7 @@ func TestStatusHasWhatTheStoreLacks(t *testing.T) {
 		}
 		inf := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}}, Config[*thing]{})
 		d := Delta[*thing]{Type: Replaced, ResourceVersion: "1", Undecoded: decodeErrors(Key{Namespace: "a", Name: "x"})}
-		if err := mirrorOf(followerOf(inf)).Pipe.Put(t.Context(), read(d)); err != nil {
+		if err := mirrorOf(followerOf(inf)).Buffer.Put(t.Context(), read(d)); err != nil {
 			t.Fatal(err)
 		}
 		if err := mirrorOf(followerOf(inf)).Drain.Next(t.Context()); err != nil {

@@ -35,7 +35,7 @@ const fifoCapacity = 1024
 // Deltas leave in the order in which they entered, from any number of producers. Producers wait while the FIFO is full,
 // which causes back-pressure up to the server's socket. All methods are safe for concurrent use, but only one consumer
 // should take batches, since their order matters. Create one with [NewFIFO].
-type FIFO[T Object] struct{ pipe *fifo.Pipe[Delta[T]] }
+type FIFO[T Object] struct{ buffer *fifo.Buffer[Delta[T]] }
 
 // NewFIFO returns an empty FIFO that holds up to capacity deltas. Zero means 1,024.
 func NewFIFO[T Object](capacity int) *FIFO[T] {
@@ -47,17 +47,17 @@ func NewFIFO[T Object](capacity int) *FIFO[T] {
 
 // Put appends d. It waits while the FIFO is full. It returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO
 // is closed.
-func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error { return f.pipe.Put(ctx, &d) }
+func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error { return f.buffer.Put(ctx, &d) }
 
 // Take waits until there are deltas, and returns all of them in order, using batch's memory. A Replaced is always a
 // batch of its own. Take returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO is closed and empty.
 func (f *FIFO[T]) Take(ctx context.Context, batch []Delta[T]) ([]Delta[T], error) {
-	return f.pipe.Take(ctx, batch)
+	return f.buffer.Take(ctx, batch)
 }
 
 // Close closes the FIFO. Put then returns [ErrClosed], also in producers that wait. If drain is true, the consumer
 // still receives the deltas in the FIFO; otherwise Close drops them. Closing again can only drop deltas.
-func (f *FIFO[T]) Close(drain bool) { f.pipe.Close(drain) }
+func (f *FIFO[T]) Close(drain bool) { f.buffer.Close(drain) }
 
 // Len returns the number of deltas in the FIFO, and the number of producers that wait for room.
-func (f *FIFO[T]) Len() (deltas, blocked int) { return f.pipe.Len() }
+func (f *FIFO[T]) Len() (deltas, blocked int) { return f.buffer.Len() }

@@ -13,11 +13,11 @@ import (
 func TestOrderFromManyProducers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a lost wake-up is a deadlock here
 		f := NewFIFO[*thing](8)
-		const producers, each = 4, 2000
+		const producers, deltas = 4, 2000
 		var wg sync.WaitGroup
 		for p := range producers {
 			wg.Go(func() {
-				for i := range each {
+				for i := range deltas {
 					d := Delta[*thing]{Type: Upserted, Namespace: strconv.Itoa(p), ResourceVersion: strconv.Itoa(i)}
 					if i%100 == 99 {
 						d.Type = Replaced
@@ -30,7 +30,7 @@ func TestOrderFromManyProducers(t *testing.T) {
 		}
 		next := map[string]int{}
 		var batch []Delta[*thing]
-		for taken := 0; taken < producers*each; {
+		for taken := 0; taken < producers*deltas; {
 			var err error
 			if batch, err = f.Take(t.Context(), batch); err != nil {
 				t.Fatal(err)
@@ -86,11 +86,11 @@ func TestFIFOIsBounded(t *testing.T) {
 // The types of deltas have the values of the engine.
 // Guarantees: O1
 func TestDeltasAreThoseOfTheEngine(t *testing.T) {
-	for of, engine := range map[DeltaType]reflector.DeltaType{
+	for public, engine := range map[DeltaType]reflector.DeltaType{
 		Upserted: reflector.Upserted, Removed: reflector.Removed, Replaced: reflector.Replaced, Bookmarked: reflector.Bookmarked,
 	} {
-		if DeltaType(engine) != of {
-			t.Errorf("%d of the engine is %v, want %v", engine, DeltaType(engine), of)
+		if DeltaType(engine) != public {
+			t.Errorf("%d of the engine is %v, want %v", engine, DeltaType(engine), public)
 		}
 	}
 }

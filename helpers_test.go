@@ -88,7 +88,7 @@ func startFed(t *testing.T) fed {
 func (f fed) put(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := mirrorOf(f.engine).Pipe.Put(f.t.Context(), read(d)); err != nil {
+		if err := mirrorOf(f.engine).Buffer.Put(f.t.Context(), read(d)); err != nil {
 			f.t.Fatal(err)
 		}
 	}

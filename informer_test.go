@@ -13,7 +13,7 @@ import (
 func (f fed) queued(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := mirrorOf(f.engine).Pipe.Queue(f.t.Context(), read(d)); err != nil {
+		if err := mirrorOf(f.engine).Buffer.Queue(f.t.Context(), read(d)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		synctest.Wait()
 		exits = true
 		go func() {
-			_ = mirrorOf(inf.engine).Pipe.Queue(t.Context(), read(upsert(2, "a")))
+			_ = mirrorOf(inf.engine).Buffer.Queue(t.Context(), read(upsert(2, "a")))
 			_ = mirrorOf(inf.engine).Drain.Flush()
 		}()
 		synctest.Wait()

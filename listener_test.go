@@ -274,7 +274,7 @@ func TestStoppedInformerTakesNoDeltas(t *testing.T) {
 		inf := startFed(t)
 		inf.put(list(1, "a"))
 		inf.stop()
-		if err := mirrorOf(inf.engine).Pipe.Put(t.Context(), read(upsert(2, "a"))); err != ErrClosed || inf.Status().Queued != 0 {
+		if err := mirrorOf(inf.engine).Buffer.Put(t.Context(), read(upsert(2, "a"))); err != ErrClosed || inf.Status().Queued != 0 {
 			t.Errorf("%v; %d deltas are retained", err, inf.Status().Queued)
 		}
 	})

@@ -35,7 +35,7 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		m.Step("namespaces %q, compact=%v, FIFO of %d", resource.Namespaces, compact, capacity)
 		// feed returns a function that puts d into the FIFO.
 		feed := func(d Delta[*thing]) (put func(context.Context) error) {
-			return func(ctx context.Context) error { return mirrorOf(followerOf(inf)).Pipe.Put(ctx, read(d)) }
+			return func(ctx context.Context) error { return mirrorOf(followerOf(inf)).Buffer.Put(ctx, read(d)) }
 		}
 		if compact {
 			packer := newThingPacker(m)
@@ -43,7 +43,7 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 			mirrorOf(engine).Bound(capacity)
 			feed = func(d Delta[*thing]) func(context.Context) error {
 				packed := packer.delta(d)
-				return func(ctx context.Context) error { return mirrorOf(engine).Pipe.Put(ctx, read(packed)) }
+				return func(ctx context.Context) error { return mirrorOf(engine).Buffer.Put(ctx, read(packed)) }
 			}
 		} else {
 			mirrorOf(followerOf(inf)).Bound(capacity)

@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/reflector"
 )
 
-// Feed is the reflector of a part of a mirror, and its sink: it puts deltas into the pipe of the mirror. It is also
+// Feed is the reflector of a part of a mirror, and its sink: it puts deltas into the buffer of the mirror. It is also
 // what an audit compares with the server.
 type Feed[T object.Object] struct {
 	mirror    *Mirror[T]
@@ -33,9 +33,9 @@ func (f *Feed[T]) run(ctx context.Context) (err error) {
 // Put implements reflector.Sink.
 func (f *Feed[T]) Put(ctx context.Context, d reflector.Delta[T]) (err error) {
 	if d.Type == reflector.Replaced {
-		err = f.mirror.Pipe.Put(ctx, &d)
+		err = f.mirror.Buffer.Put(ctx, &d)
 	} else {
-		err = f.mirror.Pipe.Queue(ctx, &d)
+		err = f.mirror.Buffer.Queue(ctx, &d)
 	}
 	if err == nil {
 		f.undecoded = After(f.undecoded, &d)

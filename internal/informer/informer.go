@@ -1,8 +1,8 @@
 // Package informer is the engine of an informer: it takes the deltas of its reflectors, writes them to a store, and
 // adds the changes to the backlogs of the handlers.
 //
-//	reflector -- feed --> pipe -- mirror --> store
-//	                                     \-> backlogs (internal/deliver)
+//	reflector -- feed --> buffer -- mirror --> store
+//	                                       \-> backlogs (internal/deliver)
 //
 // An [Informer] has one mirror, whose store is that of the informer. With selections, it has a mirror with a store of
 // its own for each, and the store of the informer is their union.
@@ -442,7 +442,7 @@ func (f *Informer[T]) Memory() int64 {
 func (f *Informer[T]) Reflectors() (all []status.Reflector, queued, blocked int) {
 	for _, m := range f.feeder.mirrors() {
 		snap := m.store.Snapshot()
-		q, b := m.Pipe.Len()
+		q, b := m.Buffer.Len()
 		queued += q
 		blocked += b
 		for _, feed := range m.Feeds {

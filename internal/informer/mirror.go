@@ -17,7 +17,7 @@ import (
 )
 
 // Mirror keeps a store equal to a collection on the API server, or to some parts of it: the reflectors of its feeds put
-// deltas into a pipe, and the mirror writes them to the store. It is the feeder of an informer whose store is that
+// deltas into a buffer, and the mirror writes them to the store. It is the feeder of an informer whose store is that
 // store.
 type Mirror[T object.Object] struct {
 	config   *Config[T]
@@ -27,12 +27,12 @@ type Mirror[T object.Object] struct {
 	store    *Store[T]
 	hub      *deliver.Hub[T]
 	Feeds    []*Feed[T] // one for each part
-	Sharding *reshard.Rollout
+	Sharding *reshard.Progress
 	end      context.CancelCauseFunc // ends run
 	refused  atomic.Bool             // the server refuses this optional selection; see member
 
-	Pipe  *fifo.Pipe[reflector.Delta[T]]
-	Drain fifo.Drain[reflector.Delta[T]] // moves deltas from pipe to the store, by apply
+	Buffer *fifo.Buffer[reflector.Delta[T]]
+	Drain  fifo.Drain[reflector.Delta[T]] // moves deltas from buffer to the store, by apply
 	// Write writes a batch to the store; its additions may be initial. The mirror of a selection writes to two stores.
 	Write   func(batch []reflector.Delta[T], initial bool) error
 	changes []change[T] // scratch memory of Write
@@ -64,8 +64,8 @@ const pipeCapacity = 1024
 
 // Bound makes an empty mirror hold up to capacity deltas that the store does not have yet.
 func (m *Mirror[T]) Bound(capacity int) {
-	m.Pipe = fifo.New(capacity, (*reflector.Delta[T]).Alone)
-	m.Drain.Pipe = m.Pipe
+	m.Buffer = fifo.New(capacity, (*reflector.Delta[T]).Alone)
+	m.Drain.Buffer = m.Buffer
 }
 
 // reflect makes a feed for each part, which reports to f. It returns an error if one has a wrong configuration.
@@ -127,7 +127,7 @@ func (m *Mirror[T]) run(ctx context.Context) error {
 }
 
 // close implements feeder.
-func (m *Mirror[T]) close() { m.Pipe.Close(false) }
+func (m *Mirror[T]) close() { m.Buffer.Close(false) }
 
 // mirrors implements feeder.
 func (m *Mirror[T]) mirrors() []*Mirror[T] { return []*Mirror[T]{m} }
@@ -176,7 +176,7 @@ func (m *Mirror[T]) content(namespace string) (c warmstart.Content, ok bool) {
 // continues to decode.
 const fewChanges = 32
 
-// apply writes a batch of the pipe to the store. The drain calls it, for one batch at a time.
+// apply writes a batch of the buffer to the store. The drain calls it, for one batch at a time.
 func (m *Mirror[T]) apply(batch []reflector.Delta[T]) error {
 	for len(batch) > 0 {
 		n, initial := m.step(batch)

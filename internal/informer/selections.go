@@ -240,8 +240,8 @@ func (s *merged[T]) lacked(ctx context.Context, q selections.Question) (version 
 		source := loop.Source.Metadata(loop.Decoder.Metadata, q.Key)
 		err = run.Apart(func() (err error) { // it calls Config.Filter
 			if version == "" {
-				at, err := source.List(ctx, q.Version, 0, ids, shard.String())
-				version = at.Version
+				listed, err := source.List(ctx, q.Version, 0, ids, shard.String())
+				version = listed.Version
 				return err
 			}
 			return source.ListAt(ctx, version, 0, ids, shard.String())

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Drain applies the items of a pipe, batch by batch, in order. Two goroutines apply: that of Run, and that of a
+// Drain applies the items of a buffer, batch by batch, in order. Two goroutines apply: that of Run, and that of a
 // producer in Flush, which saves waking the other one when there are few items, or in Settle.
 //
 //	producer -> Queue -- Flush: few items, nobody applies, room --> Apply
@@ -14,25 +14,25 @@ import (
 //
 // The exported fields must be set before the first use. Apply, Wait and Full are called by one goroutine at a time.
 type Drain[T any] struct {
-	Pipe  *Pipe[T]
-	Few   int                   // the largest number of items that Flush applies
-	Apply func(batch []T) error // applies a batch, which is not empty and which it must not keep
-	Wait  func(context.Context) // waits for room for a batch
-	Full  func() bool           // reports whether Wait would wait
+	Buffer *Buffer[T]
+	Few    int                   // the largest number of items that Flush applies
+	Apply  func(batch []T) error // applies a batch, which is not empty and which it must not keep
+	Wait   func(context.Context) // waits for room for a batch
+	Full   func() bool           // reports whether Wait would wait
 	// Exited is called if Apply panics or ends its goroutine in Flush or Settle, whose callers cannot know that.
 	Exited func()
 
-	// held while items move from the pipe to Apply, so that they stay in order; protects the fields below
+	// held while items move from the buffer to Apply, so that they stay in order; protects the fields below
 	applying sync.Mutex
 	full     bool // there is no room; Run waits for it
 	batch    []T  // scratch memory
 }
 
 // Run applies batches until ctx ends, and then returns its cause. It returns the error of Apply, and [ErrClosed] if the
-// pipe is closed and empty.
+// buffer is closed and empty.
 func (d *Drain[T]) Run(ctx context.Context) error {
 	for {
-		if err := d.Pipe.wait(ctx); err != nil {
+		if err := d.Buffer.wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
 		if err := d.Next(ctx); err != nil {
@@ -49,33 +49,33 @@ func (d *Drain[T]) Next(ctx context.Context) (err error) {
 		return context.Cause(ctx)
 	}
 	d.full = false
-	if d.batch, err = d.Pipe.takeNow(d.batch); err != nil {
+	if d.batch, err = d.Buffer.takeNow(d.batch); err != nil {
 		return err
 	}
 	return d.applyLocked()
 }
 
-// Flush applies the items in the pipe, if they are few, none is a batch of its own, no other goroutine is applying, and
-// there is room. Otherwise it wakes Run.
+// Flush applies the items in the buffer, if they are few, none is a batch of its own, no other goroutine is applying,
+// and there is room. Otherwise it wakes Run.
 func (d *Drain[T]) Flush() error {
 	if !d.applying.TryLock() {
-		d.Pipe.wake()
+		d.Buffer.wake()
 		return nil
 	}
 	defer d.applying.Unlock()
 	if d.full {
-		d.Pipe.wake()
+		d.Buffer.wake()
 		return nil
 	}
-	d.batch = d.Pipe.takeFew(d.batch, d.Few)
+	d.batch = d.Buffer.takeFew(d.batch, d.Few)
 	return d.watched(d.applyLocked)
 }
 
-// Settle applies all items that the pipe has now, once there is room for them, and waits for another goroutine that
+// Settle applies all items that the buffer has now, once there is room for them, and waits for another goroutine that
 // applies some of them. It returns errors as Run does.
 func (d *Drain[T]) Settle(ctx context.Context) error {
 	for more := true; more; {
-		n, _ := d.Pipe.Len() // another goroutine that took the last items holds applying
+		n, _ := d.Buffer.Len() // another goroutine that took the last items holds applying
 		more = n > 0
 		if err := d.watched(func() error { return d.Next(ctx) }); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (d *Drain[T]) applyLocked() error {
 		return err
 	}
 	if d.full = d.Full(); d.full {
-		d.Pipe.wake() // for Run to wait
+		d.Buffer.wake() // for Run to wait
 	}
 	clear(d.batch)
 	return nil

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-// drained is a drain of a pipe, and what it has applied.
+// drained is a drain of a buffer, and what it has applied.
 type drained struct {
 	*Drain[item]
 	batches [][]item
@@ -19,13 +19,13 @@ type drained struct {
 	exits   int
 }
 
-// newDrained returns a drain of a pipe with room. Flush applies up to 2 items.
+// newDrained returns a drain of a buffer with room. Flush applies up to 2 items.
 func newDrained() *drained {
 	d := &drained{room: make(chan struct{})}
 	close(d.room)
 	d.Drain = &Drain[item]{
-		Pipe: newPipe(8),
-		Few:  2,
+		Buffer: newBuffer(8),
+		Few:    2,
 		Apply: func(batch []item) error {
 			d.batches = append(d.batches, slices.Clone(batch))
 			return d.fail
@@ -49,11 +49,11 @@ func newDrained() *drained {
 	return d
 }
 
-// queue puts items with these numbers into the pipe, as a producer does before Flush.
+// queue puts items with these numbers into the buffer, as a producer does before Flush.
 func (d *drained) queue(t *testing.T, numbers ...int) {
 	t.Helper()
 	for _, n := range numbers {
-		if err := d.Pipe.Queue(t.Context(), &item{number: n, alone: n < 0}); err != nil {
+		if err := d.Buffer.Queue(t.Context(), &item{number: n, alone: n < 0}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestSettleAppliesAll(t *testing.T) {
 	})
 }
 
-// Run ends with the error of Apply, and when the pipe is closed and empty.
+// Run ends with the error of Apply, and when the buffer is closed and empty.
 // Guarantees: F5
 func TestRunEndsWithTheFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -160,13 +160,13 @@ func TestRunEndsWithTheFirstError(t *testing.T) {
 			t.Errorf("Flush returned %v, and exited %d times", err, d.exits)
 		}
 		d.queue(t, 2, 3, 4)
-		d.Pipe.wake()
+		d.Buffer.wake()
 		if err := d.Run(t.Context()); err != d.fail {
 			t.Errorf("Run returned %v", err)
 		}
-		d.Pipe.Close(true)
+		d.Buffer.Close(true)
 		if err := d.Run(t.Context()); err != ErrClosed {
-			t.Errorf("Run of a closed pipe returned %v", err)
+			t.Errorf("Run of a closed buffer returned %v", err)
 		}
 	})
 }

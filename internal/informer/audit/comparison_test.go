@@ -186,8 +186,8 @@ func TestSeveralObjectsWithOneKey(t *testing.T) {
 		}
 		cmp := NewComparison(view)
 		cmp.Served(keyOf("other"), object.ID{UID: "o", Version: "1"})
-		for _, one := range strings.Split(c.serves, ",") {
-			cmp.Served(keyOf("a"), id(one))
+		for _, served := range strings.Split(c.serves, ",") {
+			cmp.Served(keyOf("a"), id(served))
 		}
 		found, kind := cmp.End(), ""
 		if len(found.Differences) > 0 {

@@ -42,18 +42,18 @@ func benchmarkUpdate(b *testing.B, parts, copies int, moves bool) {
 	for pod := range fleet.New(fleet.Config{Pods: 2000}).All() {
 		pods = append(pods, &pod.ObjectMeta)
 	}
-	at, version := make([]int, len(pods)), 0 // the first of the parts that have a pod
+	firsts, version := make([]int, len(pods)), 0 // the first of the parts that have a pod
 	change := func(i int) {
 		version++
 		was := pods[i]
 		pods[i] = &metav1.ObjectMeta{Namespace: was.Namespace, Name: was.Name, UID: was.UID, ResourceVersion: strconv.Itoa(version)}
-		first := at[i]
+		first := firsts[i]
 		if moves {
-			at[i] = (first + 1) % parts
+			firsts[i] = (first + 1) % parts
 		}
 		for n := range parts {
 			s := selections[(first+n)%parts]
-			if has := (first+n-at[i]+parts)%parts < copies; has || s.held[object.KeyOf(was)] != nil {
+			if has := (first+n-firsts[i]+parts)%parts < copies; has || s.held[object.KeyOf(was)] != nil {
 				s.change(u, c, pods[i], has)
 			}
 		}
@@ -64,7 +64,7 @@ func benchmarkUpdate(b *testing.B, parts, copies int, moves bool) {
 		}
 	}
 	for i := range pods {
-		at[i] = i % parts
+		firsts[i] = i % parts
 		change(i)
 	}
 	i := 0

@@ -9,7 +9,7 @@ import (
 // leave says that an object has left a part.
 type leave[T object.Object] struct {
 	key     object.Key
-	at      stamp // the latest of all leaves of this object
+	latest  stamp // the latest of all leaves of this object
 	left    stamp // of the newest state that has left
 	last    T
 	final   bool
@@ -22,7 +22,7 @@ type leave[T object.Object] struct {
 // wait is a leave that waits until a part knows it.
 type wait[T object.Object] struct {
 	*leave[T]
-	at stamp // of the leave, when the wait began
+	stamp stamp // of the leave, when the wait began
 }
 
 // hold keeps a part from claiming a later version than from, since the content does not show what the part knows.
@@ -55,7 +55,7 @@ func (u *Union[T]) remove(l *leave[T], content Content[T]) {
 func (u *Union[T]) owned(l *leave[T]) bool {
 	return slices.ContainsFunc(u.parts, func(s *state[T]) bool {
 		_, has := u.get(s, l.key)
-		return has && (!s.refused || u.knows(s, l.at))
+		return has && (!s.refused || u.knows(s, l.latest))
 	})
 }
 
@@ -68,7 +68,7 @@ func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 			continue
 		}
 		_, has := u.get(s, l.key)
-		switch knows := u.knows(s, l.at); {
+		switch knows := u.knows(s, l.latest); {
 		case knows && has:
 			u.end(l)
 			u.refresh(l.key, content)
@@ -96,8 +96,8 @@ func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 // part has out of the content.
 func (u *Union[T]) pass(l *leave[T], refused *state[T]) {
 	for _, s := range u.parts {
-		if s.refused && s.Covers(l.key.Namespace) && s.floor.before(l.at) {
-			s.floor = l.at
+		if s.refused && s.Covers(l.key.Namespace) && s.floor.before(l.latest) {
+			s.floor = l.latest
 		}
 	}
 	if l.awaits = refused; refused == nil { // otherwise, serve makes l wait
@@ -114,17 +114,19 @@ func (u *Union[T]) wait(l *leave[T], s *state[T]) {
 		s.waits = slices.DeleteFunc(s.waits, func(w wait[T]) bool { return !w.isFor(s) })
 	}
 	l.awaits = s
-	i, _ := slices.BinarySearchFunc(s.waits, l.at, func(w wait[T], at stamp) int {
-		if at.before(w.at) {
+	i, _ := slices.BinarySearchFunc(s.waits, l.latest, func(w wait[T], latest stamp) int {
+		if latest.before(w.stamp) {
 			return 1
 		}
 		return -1 // before l, if they are equal
 	})
-	s.waits = slices.Insert(s.waits, i, wait[T]{l, l.at})
+	s.waits = slices.Insert(s.waits, i, wait[T]{l, l.latest})
 }
 
 // isFor reports whether the leave still waits for s, and has not changed.
-func (w wait[T]) isFor(s *state[T]) bool { return !w.over && w.awaits == s && w.leave.at == w.at }
+func (w wait[T]) isFor(s *state[T]) bool {
+	return !w.over && w.awaits == s && w.leave.latest == w.stamp
+}
 
 // hold keeps s from claiming what it knows since the present step, because of l.
 func (u *Union[T]) hold(s *state[T], l *leave[T], blocked bool) {
@@ -164,8 +166,8 @@ func (u *Union[T]) passHolds(s *state[T]) {
 func (u *Union[T]) skipped(s *state[T], from stamp, content Content[T]) {
 	listed := stamp{s.epoch, s.Version()}
 	for _, l := range u.leaves {
-		if s.Covers(l.key.Namespace) && from.before(l.at) && l.at.before(listed) && !l.removed {
-			l.at, l.awaits, l.asked = listed, nil, false
+		if s.Covers(l.key.Namespace) && from.before(l.latest) && l.latest.before(listed) && !l.removed {
+			l.latest, l.awaits, l.asked = listed, nil, false
 			u.settle(l, content)
 		}
 	}
@@ -175,13 +177,13 @@ func (u *Union[T]) skipped(s *state[T], from stamp, content Content[T]) {
 func (u *Union[T]) advance(s *state[T], content Content[T]) {
 	var taken []*leave[T]
 	for _, h := range s.holds {
-		if h.blocked && !h.over && u.knows(s, h.at) {
+		if h.blocked && !h.over && u.knows(s, h.latest) {
 			taken = append(taken, h.leave)
 		}
 	}
 	n := 0
 	for _, w := range s.waits {
-		if w.isFor(s) && !s.refused && s.Covers(w.key.Namespace) && !u.knows(s, w.at) {
+		if w.isFor(s) && !s.refused && s.Covers(w.key.Namespace) && !u.knows(s, w.stamp) {
 			break
 		}
 		n++
@@ -217,7 +219,7 @@ func (u *Union[T]) Questions(limit int) (questions []Question) {
 		}
 		if !l.asked && !l.removed && !u.owned(l) {
 			l.asked = true
-			questions = append(questions, Question{l.key, l.at.version})
+			questions = append(questions, Question{l.key, l.latest.version})
 		}
 	}
 	return questions
@@ -226,7 +228,7 @@ func (u *Union[T]) Questions(limit int) (questions []Question) {
 // Open reports whether q still needs an answer.
 func (u *Union[T]) Open(q Question) bool {
 	l := u.leaves[q.Key]
-	return l != nil && l.at.version == q.Version && !l.removed
+	return l != nil && l.latest.version == q.Version && !l.removed
 }
 
 // Unanswered makes Questions return q again.
@@ -236,13 +238,13 @@ func (u *Union[T]) Unanswered(q Question) {
 	}
 }
 
-// Lacked answers q: no part had the object at the server's version at, which does not precede that of q.
-func (u *Union[T]) Lacked(q Question, at string, content Content[T]) {
+// Lacked answers q: no part had the object at the server's version, which does not precede that of q.
+func (u *Union[T]) Lacked(q Question, version string, content Content[T]) {
 	if !u.Open(q) {
 		return
 	}
 	l := u.leaves[q.Key]
-	l.at.version, l.awaits = at, nil
+	l.latest.version, l.awaits = version, nil
 	u.remove(l, content)
 	u.settle(l, content)
 }

@@ -74,9 +74,9 @@ func (s *Members[S, T, C, M]) Want(wanted []S) error {
 	next := make([]*running[S, M], len(wanted))
 	var added []*running[S, M]
 	for i, selection := range wanted {
-		at := slices.IndexFunc(s.members, func(m *running[S, M]) bool { return m.selection == selection })
-		if at >= 0 {
-			next[i] = s.members[at]
+		index := slices.IndexFunc(s.members, func(m *running[S, M]) bool { return m.selection == selection })
+		if index >= 0 {
+			next[i] = s.members[index]
 			continue
 		}
 		m, err := s.config.Make(selection)
@@ -242,13 +242,13 @@ func (s *Members[S, T, C, M]) askEach(ctx context.Context, questions []Question)
 		if s.config.Step(func(C) { open = s.Open(q) }); !open {
 			continue
 		}
-		at, err := s.config.Lacked(ctx, q)
+		version, err := s.config.Lacked(ctx, q)
 		s.config.Step(func(content C) {
 			if err != nil {
 				last = err
 				s.Unanswered(q)
-			} else if at != "" {
-				s.Lacked(q, at, content)
+			} else if version != "" {
+				s.Lacked(q, version, content)
 			}
 		})
 	}

@@ -125,9 +125,9 @@ func (m *model) answer() {
 	if len(q) == 0 || version(q[0].Version) > len(m.s.writes) {
 		return
 	}
-	at := len(m.s.writes) - m.random.Intn(len(m.s.writes)-version(q[0].Version)+1)
-	if now := m.s.at(at, "")[q[0].Key.Name]; now == nil || now.labels == "" {
-		m.u.Lacked(q[0], strconv.Itoa(at), m.c)
+	written := len(m.s.writes) - m.random.Intn(len(m.s.writes)-version(q[0].Version)+1)
+	if now := m.s.at(written, "")[q[0].Key.Name]; now == nil || now.labels == "" {
+		m.u.Lacked(q[0], strconv.Itoa(written), m.c)
 	}
 }
 
@@ -148,8 +148,8 @@ func (m *model) check() {
 	}
 	for name := range m.uids {
 		shown := false
-		for at := claim; at <= len(m.s.writes) && !shown; at++ {
-			now := m.s.at(at, "")[name]
+		for written := claim; written <= len(m.s.writes) && !shown; written++ {
+			now := m.s.at(written, "")[name]
 			if now != nil && now.labels == "" {
 				now = nil
 			}
@@ -210,8 +210,8 @@ func (m *model) run() {
 func (m *model) checkEvents() {
 	highest := map[string]int{}
 	for _, e := range m.c.events {
-		uid, at, _ := strings.Cut(e[1:], "@")
-		v, name := version(at), uid[:1]
+		uid, text, _ := strings.Cut(e[1:], "@")
+		v, name := version(text), uid[:1]
 		if v < highest[name] || e[0] == '+' && v == highest[name] && !m.missed {
 			m.Fatalf("seed %d: %s after %d: %v", m.seed, e, highest[name], m.c.events)
 		}

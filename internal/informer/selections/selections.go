@@ -110,8 +110,8 @@ func New[T object.Object]() *Union[T] { return &Union[T]{leaves: map[object.Key]
 func (u *Union[T]) Add(p Part[T]) {
 	floor := stamp{epoch: u.epoch}
 	for _, s := range u.parts {
-		if at := (stamp{s.epoch, s.Version()}); floor.before(at) {
-			floor = at
+		if reached := (stamp{s.epoch, s.Version()}); floor.before(reached) {
+			floor = reached
 		}
 	}
 	u.parts = append(u.parts, &state[T]{Part: p, epoch: u.epoch, floor: floor})
@@ -212,14 +212,14 @@ func (u *Union[T]) Behind() (behind []Part[T]) {
 
 // entered reports that obj has entered s.
 func (u *Union[T]) entered(s *state[T], obj T, content Content[T]) {
-	key, at := object.KeyOf(obj), stamp{s.epoch, obj.GetResourceVersion()}
+	key, moment := object.KeyOf(obj), stamp{s.epoch, obj.GetResourceVersion()}
 	have, ok := content.Get(key)
 	l := u.leaves[key]
-	if l == nil && !ok && at.before(s.floor) && !u.knows(s, s.floor) {
-		l = &leave[T]{key: key, at: s.floor, last: obj, awaits: s, removed: true}
+	if l == nil && !ok && moment.before(s.floor) && !u.knows(s, s.floor) {
+		l = &leave[T]{key: key, latest: s.floor, last: obj, awaits: s, removed: true}
 		u.leaves[key] = l
 	}
-	if l != nil && !at.before(l.at) {
+	if l != nil && !moment.before(l.latest) {
 		u.end(l)
 		l = nil
 	}
@@ -227,14 +227,14 @@ func (u *Union[T]) entered(s *state[T], obj T, content Content[T]) {
 	case l != nil && l.removed: // the part may be behind
 		u.hold(s, l, true)
 		return
-	case l != nil && at.before(l.left):
+	case l != nil && moment.before(l.left):
 		return
 	}
 	for _, other := range u.parts {
 		state, has := u.get(other, key)
 		switch {
 		case !has, other == s:
-		case at.before(stamp{other.epoch, state.GetResourceVersion()}):
+		case moment.before(stamp{other.epoch, state.GetResourceVersion()}):
 			u.refresh(key, content)
 			return
 		case other.epoch == s.epoch && ok && object.Same(have, state) && object.SameVersion(have, obj): // another copy
@@ -249,14 +249,14 @@ func (u *Union[T]) left(s *state[T], c Change[T], moment stamp, content Content[
 	had := stamp{s.epoch, c.Old.GetResourceVersion()}
 	l := u.leaves[c.Key]
 	if l == nil {
-		l = &leave[T]{key: c.Key, at: moment, left: had}
+		l = &leave[T]{key: c.Key, latest: moment, left: had}
 		u.leaves[c.Key] = l
 	}
 	if l.left.before(had) {
 		l.left = had
 	}
-	if !moment.before(l.at) {
-		l.at, l.last, l.final, l.awaits, l.asked = moment, c.Last, c.Final, nil, false
+	if !moment.before(l.latest) {
+		l.latest, l.last, l.final, l.awaits, l.asked = moment, c.Last, c.Final, nil, false
 	}
 	if c.Unwanted && !u.owned(l) {
 		u.remove(l, content)
@@ -318,8 +318,8 @@ func (u *Union[T]) newest(key object.Key) (newest T, ok bool) {
 	var found stamp
 	for _, s := range u.parts {
 		if obj, has := u.get(s, key); has {
-			if at := (stamp{s.epoch, obj.GetResourceVersion()}); !ok || found.before(at) {
-				newest, found, ok = obj, at, true
+			if had := (stamp{s.epoch, obj.GetResourceVersion()}); !ok || found.before(had) {
+				newest, found, ok = obj, had, true
 			}
 		}
 	}

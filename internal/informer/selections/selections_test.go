@@ -94,14 +94,14 @@ func (p *part) stepAs(as Part[*thing], u *Union[*thing], c *content, n int) {
 }
 
 // list makes p have what the server has at a version, by a list. It returns whether other parts must list again.
-func (p *part) list(u *Union[*thing], c *content, at int, relisted bool) (restored bool) {
-	return p.replace(u, c, p.server.at(at, p.letter), at, relisted)
+func (p *part) list(u *Union[*thing], c *content, reached int, relisted bool) (restored bool) {
+	return p.replace(u, c, p.server.at(reached, p.letter), reached, relisted)
 }
 
 // replace makes p have those objects.
-func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, at int, relisted bool) (restored bool) {
+func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, reached int, relisted bool) (restored bool) {
 	from, before := p.reached, p.have
-	p.have, p.reached = have, at
+	p.have, p.reached = have, reached
 	var changes []Change[*thing]
 	for name, old := range before {
 		if have[name] == nil {
@@ -113,14 +113,14 @@ func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, at 
 			changes = append(changes, Change[*thing]{Key: object.KeyOf(obj), Old: old, New: obj})
 		}
 	}
-	return u.Update(p, Step[*thing]{From: strings.TrimPrefix(strconv.Itoa(from), Unlisted), WentBack: relisted && at < from, Listed: true, Relisted: relisted,
+	return u.Update(p, Step[*thing]{From: strings.TrimPrefix(strconv.Itoa(from), Unlisted), WentBack: relisted && reached < from, Listed: true, Relisted: relisted,
 		Changes: slices.Values(changes)}, c)
 }
 
 // claim returns what the union claims of p.
 func (p *part) claim(u *Union[*thing]) (claim string) {
-	for of, version := range u.Claims {
-		if of == p {
+	for other, version := range u.Claims {
+		if other == p {
 			claim = version
 		}
 	}

@@ -33,7 +33,7 @@ func (s Sources[D]) Of(namespace string) (src Source[D], ok bool) {
 // Version returns the lowest resource version of the sources that have objects of namespace, or "" if one of them is
 // unknown or there is none.
 func (s Sources[D]) Version(namespace string) string {
-	return s.lowest(func(of string) bool { return of == namespace || of == "" })
+	return s.lowest(func(other string) bool { return other == namespace || other == "" })
 }
 
 // Lowest returns the lowest resource version of the sources, or "" if one of them is unknown or there is none.

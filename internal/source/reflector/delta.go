@@ -37,7 +37,7 @@ type Delta[T object.Object] struct {
 	From      *Origin // nil if the delta needs none, or does not come from a loop
 }
 
-// Alone reports whether d is a batch of its own, in a pipe.
+// Alone reports whether d is a batch of its own, in a buffer.
 func (d *Delta[T]) Alone() bool { return d.Type == Replaced }
 
 // Origin returns where d comes from. That is a list of the whole collection if From is nil.

@@ -279,8 +279,8 @@ func TestListThenWatch(t *testing.T) {
 				if s.State != status.ReflectorWatching || s.ResourceVersion != "10" || !s.WatchOpen || s.Read != 2 || s.LastError != nil {
 					r.Errorf("status %+v", s)
 				}
-				if by := s.Traffic.ListsBy; !maps.Equal(by, map[status.Reason]int{status.ReasonFirst: 1}) {
-					r.Errorf("lists %v", by)
+				if lists := s.Traffic.ListsBy; !maps.Equal(lists, map[status.Reason]int{status.ReasonFirst: 1}) {
+					r.Errorf("lists %v", lists)
 				}
 			}, c.answers...)
 		})

@@ -11,7 +11,7 @@ import (
 // ErrChanged is the cause that ends the work for a shard that is no longer wanted.
 var ErrChanged = errors.New("the shard has changed")
 
-// Adoption is how one part of a [Rollout] adopts a shard by long work. It tracks three shards: the wanted one, the
+// Adoption is how one part of a [Progress] adopts a shard by long work. It tracks three shards: the wanted one, the
 // target of the work, and the one that the result has. If the result has a part of the target already, the work is only
 // for the rest. [NewAdoption] returns one.
 //

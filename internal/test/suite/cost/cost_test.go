@@ -92,13 +92,13 @@ func TestWriterKeepsItsShare(t *testing.T) {
 	w.Apply(informer.Delta[*metav1.ObjectMeta]{Type: informer.Replaced, Items: versions[0]})
 	another, anotherWriter := informer.NewStore[*metav1.ObjectMeta]()
 	anotherWriter.Apply(informer.Delta[*metav1.ObjectMeta]{Type: informer.Replaced, Items: versions[0]})
-	at := 0
+	next := 0
 	writesPerSecond := func(window time.Duration) float64 {
 		batch := make([]informer.Delta[*metav1.ObjectMeta], 1)
 		began, n := time.Now(), 0
 		for ; time.Since(began) < window; n++ {
-			at = (at + 7919) % (2 * objects)
-			batch[0] = informer.Delta[*metav1.ObjectMeta]{Type: informer.Upserted, Object: versions[(at/objects+1)%2][at%objects]}
+			next = (next + 7919) % (2 * objects)
+			batch[0] = informer.Delta[*metav1.ObjectMeta]{Type: informer.Upserted, Object: versions[(next/objects+1)%2][next%objects]}
 			w.Apply(batch...)
 		}
 		return float64(n) / time.Since(began).Seconds()

@@ -19,7 +19,7 @@ func (p *part) want(shard shardset.Shard) uint64 {
 	return p.changes
 }
 
-func newRollout(names ...string) (*Rollout, map[string]*part) {
+func newProgress(names ...string) (*Progress, map[string]*part) {
 	r, parts := New(shardset.Shard{}), map[string]*part{}
 	for _, name := range names {
 		parts[name] = &part{}
@@ -30,7 +30,7 @@ func newRollout(names ...string) (*Rollout, map[string]*part) {
 
 // A shard has arrived when every part has noted its change, or a later one.
 func TestShardArrivesWhenEveryPartHasIt(t *testing.T) {
-	r, parts := newRollout("a", "b")
+	r, parts := newProgress("a", "b")
 	if ok, _ := r.Arrived(); !ok {
 		t.Error("the first shard has not arrived")
 	}
@@ -56,7 +56,7 @@ func TestShardArrivesWhenEveryPartHasIt(t *testing.T) {
 
 // Parts begin once each, with or without a change. A note of a change begins none.
 func TestPartsBegin(t *testing.T) {
-	r, _ := newRollout("a", "b")
+	r, _ := newProgress("a", "b")
 	r.Note("b", 7)
 	for i, step := range []struct {
 		name string
@@ -73,7 +73,7 @@ func TestPartsBegin(t *testing.T) {
 
 // An equal shard under way is not asked for again. One that has arrived is.
 func TestEqualShardUnderWayIsShared(t *testing.T) {
-	r, parts := newRollout("a")
+	r, parts := newProgress("a")
 	r.Want(shardOf("x"))
 	r.Want(shardOf("x"))
 	if parts["a"].changes != 1 {
@@ -88,7 +88,7 @@ func TestEqualShardUnderWayIsShared(t *testing.T) {
 
 // A note of an earlier change takes nothing back, and wakes nobody.
 func TestEarlierNoteIsIgnored(t *testing.T) {
-	r, _ := newRollout("a")
+	r, _ := newProgress("a")
 	r.Note("a", 3)
 	_, changed := r.Arrived()
 	r.Note("a", 2)

@@ -19,12 +19,14 @@ type item struct {
 	alone            bool
 }
 
-func newPipe(capacity int) *Pipe[item] { return New(capacity, func(i *item) bool { return i.alone }) }
+func newBuffer(capacity int) *Buffer[item] {
+	return New(capacity, func(i *item) bool { return i.alone })
+}
 
 // Guarantees: F1, F4
 func TestOrderFromManyProducers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a lost wake-up is a deadlock here
-		p := newPipe(8)
+		p := newBuffer(8)
 		const producers, items = 4, 2000
 		var wg sync.WaitGroup
 		for producer := range producers {
@@ -78,7 +80,7 @@ func TestTakeFewTakesAllOrNone(t *testing.T) {
 		{"the last alone", []item{{}, {alone: true}}, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newPipe(8)
+			p := newBuffer(8)
 			for _, i := range c.items {
 				if err := p.Queue(t.Context(), &i); err != nil {
 					t.Fatal(err)
@@ -104,7 +106,7 @@ func TestTakeFewTakesAllOrNone(t *testing.T) {
 // Guarantees: F3
 func TestFullMakesProducersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipe(2)
+		p := newBuffer(2)
 		ctx, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 5)
 		for range 5 {
@@ -134,7 +136,7 @@ func TestFullMakesProducersWait(t *testing.T) {
 func TestCancelledProducerPassesTheTokenOn(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPipe(1)
+			p := newBuffer(1)
 			if err := p.Put(t.Context(), &item{}); err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +162,7 @@ func TestClose(t *testing.T) {
 	for _, drain := range []bool{true, false} {
 		t.Run(fmt.Sprintf("drain=%v", drain), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPipe(1)
+				p := newBuffer(1)
 				if err := p.Put(t.Context(), &item{}); err != nil {
 					t.Fatal(err)
 				}
@@ -203,7 +205,7 @@ func TestClose(t *testing.T) {
 func TestCloseWakesConsumers(t *testing.T) {
 	for _, drain := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPipe(1)
+			p := newBuffer(1)
 			took := make(chan error, 3)
 			for range cap(took) {
 				go func() { _, err := p.Take(t.Context(), nil); took <- err }()

@@ -1,0 +1,123 @@
+// Package reshard distributes a shard to the parts of its owner, which adopt it at different times.
+package reshard
+
+import (
+	"sync"
+
+	"github.com/typedinformer/informer/internal/shardset"
+)
+
+// Progress is how far the parts of an owner have taken on its latest shard: the owner sets the shard, and each part
+// notes which change of it has arrived. All methods are safe for concurrent use, but Add must come before the first
+// Want.
+type Progress struct {
+	parts map[string]func(shardset.Shard) uint64 // by name
+	begun chan struct{}                          // closed when every part has begun
+
+	mu      sync.Mutex // protects the fields below
+	latest  shardset.Shard
+	wanted  map[string]uint64 // by name of a part: the number of the latest change
+	has     map[string]uint64 // by name of a part: the number of the change that has arrived
+	began   map[string]bool   // by name of a part
+	changed chan struct{}     // closed when has changes
+}
+
+// New returns the progress of an owner without parts, whose shard is latest.
+func New(latest shardset.Shard) *Progress {
+	return &Progress{parts: map[string]func(shardset.Shard) uint64{}, begun: make(chan struct{}), latest: latest,
+		wanted: map[string]uint64{}, has: map[string]uint64{}, began: map[string]bool{}, changed: make(chan struct{})}
+}
+
+// Add adds a part. want makes it take on a shard, and returns the number of that change, which grows.
+func (p *Progress) Add(name string, want func(shardset.Shard) uint64) { p.parts[name] = want }
+
+// Begin notes that a part has begun: it has some shard, which may be the first one. all reports whether it was the last
+// part to begin.
+func (p *Progress) Begin(name string) (all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.began[name] {
+		return false
+	}
+	p.began[name] = true
+	if all = len(p.began) == len(p.parts); all {
+		close(p.begun)
+	}
+	return all
+}
+
+// Began reports whether a part has begun.
+func (p *Progress) Began(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.began[name]
+}
+
+// Begun returns a channel that is closed when every part has begun.
+func (p *Progress) Begun() <-chan struct{} { return p.begun }
+
+// Latest returns the latest shard.
+func (p *Progress) Latest() shardset.Shard {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.latest
+}
+
+// Want changes the shard. If the change to an equal one is under way, it asks for no other.
+func (p *Progress) Want(shard shardset.Shard) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.arrivedLocked() && p.latest.Equal(shard) {
+		return
+	}
+	p.latest = shard
+	for name, want := range p.parts {
+		p.wanted[name] = want(shard)
+	}
+}
+
+// Arrived reports whether the latest shard has arrived in every part. It also returns a channel that is closed when the
+// answer may have changed.
+func (p *Progress) Arrived() (ok bool, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.arrivedLocked(), p.changed
+}
+
+func (p *Progress) arrivedLocked() bool {
+	for name, n := range p.wanted {
+		if p.has[name] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// Has returns the number of the change that has arrived in a part.
+func (p *Progress) Has(name string) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.has[name]
+}
+
+// Note notes that a change has arrived in a part. It ignores one before that which the part has.
+func (p *Progress) Note(name string, change uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if change > p.has[name] {
+		p.has[name] = change
+		p.wakeLocked()
+	}
+}
+
+// Wake closes the channels that Arrived has returned.
+func (p *Progress) Wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wakeLocked()
+}
+
+func (p *Progress) wakeLocked() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
