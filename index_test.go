@@ -214,7 +214,11 @@ func TestKeyFunctionThatEndsItsGoroutineEndsTheInformer(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := inf.Store().Snapshot()
-		f.put(upsert(3, "d"), upsert(4, "bad"))
+		synctest.Wait() // then the next two are one batch
+		if err := mirrorOf(f.engine).Buffer.Queue(t.Context(), read(upsert(3, "d"))); err != nil {
+			t.Fatal(err)
+		}
+		f.put(upsert(4, "bad"))
 		if err := <-ended; !errors.Is(err, run.ErrGoroutineEnded) {
 			t.Errorf("Run: %v", err)
 		}
