@@ -404,7 +404,7 @@ func (f *Informer[T]) SetSelections(ctx context.Context, wanted []Part, validate
 	if err := s.want(wanted); err != nil {
 		return err
 	}
-	if err := f.waitUntil(ctx, s.members.Settled); err != nil {
+	if err := f.waitUntil(ctx, s.settled); err != nil {
 		return fmt.Errorf("%s has not changed its selections: %w", f.config.Name, err)
 	}
 	return nil

@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"fmt"
-	"iter"
 
 	"github.com/typedinformer/informer/internal/informer/audit"
 	"github.com/typedinformer/informer/internal/informer/selections"
@@ -18,7 +17,7 @@ func (s *merged[T]) compare(ctx context.Context) (found audit.Found, err error) 
 	var content *Snapshot[T]
 	if err = s.waitFor(ctx, func() (ok bool) {
 		content = s.store.Snapshot()
-		c, ok = s.members.Copy(frozen[T])
+		c, ok = s.union.Copy()
 		return ok
 	}); err != nil {
 		return found, err
@@ -26,11 +25,11 @@ func (s *merged[T]) compare(ctx context.Context) (found audit.Found, err error) 
 	found.Objects, found.Unclear = c.Compare(content, func(key object.Key, have, want T) {
 		found.Note(key, idOf(have), !object.IsNil(have), idOf(want), !object.IsNil(want))
 	})
-	if err = s.waitFor(ctx, func() bool { return s.members.Concluded(c) }); err != nil {
+	if err = s.waitFor(ctx, func() bool { return s.union.Concluded(c) }); err != nil {
 		return found, err
 	}
 	if found.Differ > 0 {
-		s.step(func(w *edit[T]) { s.members.Rebuild(s.store.Snapshot().List(), w) })
+		s.step(func(w *edit[T]) { s.union.Rebuild(s.store.Snapshot().List(), w) })
 	}
 	return found, nil
 }
@@ -57,20 +56,3 @@ func idOf[T object.Object](obj T) object.ID {
 	}
 	return object.IDOf(obj)
 }
-
-// frozenMember is the present state of a member.
-type frozenMember[T object.Object] struct {
-	*member[T]
-	snapshot *Snapshot[T]
-}
-
-func frozen[T object.Object](p selections.Part[T]) selections.Part[T] {
-	m := p.(*member[T])
-	return frozenMember[T]{m, m.store.Snapshot()}
-}
-
-// Get implements selections.Part.
-func (f frozenMember[T]) Get(key object.Key) (T, bool) { return f.find(f.snapshot, key) }
-
-// All implements selections.Part.
-func (f frozenMember[T]) All() iter.Seq[T] { return f.all(f.snapshot) }

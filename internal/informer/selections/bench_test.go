@@ -36,7 +36,7 @@ func benchmarkUpdate(b *testing.B, parts, copies int, moves bool) {
 	selections := make([]*selection, parts)
 	for i := range selections {
 		selections[i] = &selection{held: held{}, version: "0"}
-		u.Add(selections[i])
+		u.Add(selections[i], "")
 	}
 	var pods []*metav1.ObjectMeta
 	for pod := range fleet.New(fleet.Config{Pods: 2000}).All() {
@@ -93,10 +93,9 @@ type selection struct {
 	version string
 }
 
-func (s *selection) All() iter.Seq[*metav1.ObjectMeta]      { return maps.Values(s.held) }
-func (s *selection) Covers(string) bool                     { return true }
-func (s *selection) Overlaps(Part[*metav1.ObjectMeta]) bool { return true }
-func (s *selection) Version() string                        { return s.version }
+func (s *selection) All() iter.Seq[*metav1.ObjectMeta] { return maps.Values(s.held) }
+func (s *selection) Version() string                   { return s.version }
+func (s *selection) Frozen() Part[*metav1.ObjectMeta]  { return s }
 
 // change takes in a change of obj, after which the selection has it or not.
 func (s *selection) change(u *Union[*metav1.ObjectMeta], c held, obj *metav1.ObjectMeta, has bool) {

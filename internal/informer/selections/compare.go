@@ -14,15 +14,15 @@ type Copy[T object.Object] struct {
 	leaves []*leave[T]         // those that end
 }
 
-// Copy returns a copy. frozen returns the present state of a part, which never changes. ok is false while a part has to
-// list again, because the server was restored: then the union has no meaning.
-func (u *Union[T]) Copy(frozen func(Part[T]) Part[T]) (c *Copy[T], ok bool) {
+// Copy returns a copy. ok is false while a part has to list again, because the server was restored: then the union has
+// no meaning.
+func (u *Union[T]) Copy() (c *Copy[T], ok bool) {
 	c = &Copy[T]{open: map[object.Key]bool{}}
 	for _, s := range u.parts {
 		if s.epoch < u.epoch && !s.refused {
 			return nil, false
 		}
-		c.parts = append(c.parts, &state[T]{Part: frozen(s.Part), epoch: s.epoch, refused: s.refused})
+		c.parts = append(c.parts, &state[T]{Part: s.Frozen(), namespace: s.namespace, epoch: s.epoch, refused: s.refused})
 	}
 	for key, l := range u.leaves {
 		c.open[key] = true

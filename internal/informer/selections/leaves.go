@@ -64,7 +64,7 @@ func (u *Union[T]) owned(l *leave[T]) bool {
 func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 	var lags, refused *state[T]
 	for _, s := range u.parts {
-		if !s.Covers(l.key.Namespace) {
+		if !s.covers(l.key.Namespace) {
 			continue
 		}
 		_, has := u.get(s, l.key)
@@ -96,7 +96,7 @@ func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 // part has out of the content.
 func (u *Union[T]) pass(l *leave[T], refused *state[T]) {
 	for _, s := range u.parts {
-		if s.refused && s.Covers(l.key.Namespace) && s.floor.before(l.latest) {
+		if s.refused && s.covers(l.key.Namespace) && s.floor.before(l.latest) {
 			s.floor = l.latest
 		}
 	}
@@ -166,7 +166,7 @@ func (u *Union[T]) passHolds(s *state[T]) {
 func (u *Union[T]) skipped(s *state[T], from stamp, content Content[T]) {
 	listed := stamp{s.epoch, s.Version()}
 	for _, l := range u.leaves {
-		if s.Covers(l.key.Namespace) && from.before(l.latest) && l.latest.before(listed) && !l.removed {
+		if s.covers(l.key.Namespace) && from.before(l.latest) && l.latest.before(listed) && !l.removed {
 			l.latest, l.awaits, l.asked = listed, nil, false
 			u.settle(l, content)
 		}
@@ -183,7 +183,7 @@ func (u *Union[T]) advance(s *state[T], content Content[T]) {
 	}
 	n := 0
 	for _, w := range s.waits {
-		if w.isFor(s) && !s.refused && s.Covers(w.key.Namespace) && !u.knows(s, w.stamp) {
+		if w.isFor(s) && !s.refused && s.covers(w.key.Namespace) && !u.knows(s, w.stamp) {
 			break
 		}
 		n++

@@ -84,13 +84,23 @@ func (m *model) learn(p *part) {
 
 // relist makes those list again that follow a server that was restored.
 func (m *model) relist() {
-	for behind := m.u.Behind(); len(behind) > 0; behind = m.u.Behind() {
-		if p := behind[m.random.Intn(len(behind))].(*part); m.refused[p] {
+	for behind := m.behind(); len(behind) > 0; behind = m.behind() {
+		p := behind[m.random.Intn(len(behind))]
+		if m.refused[p] {
 			return
-		} else {
-			p.list(m.u, m.c, len(m.s.writes), true)
+		}
+		p.list(m.u, m.c, len(m.s.writes), true)
+	}
+}
+
+// behind returns the parts that have to list again.
+func (m *model) behind() (behind []*part) {
+	for _, p := range m.parts {
+		if m.u.IsBehind(p) {
+			behind = append(behind, p)
 		}
 	}
+	return behind
 }
 
 // refuse makes the server refuse a part, or not any more.
@@ -133,7 +143,7 @@ func (m *model) answer() {
 
 // check checks the claims of the parts, and the invariant.
 func (m *model) check() {
-	copied, ok := m.u.Copy(func(p Part[*thing]) Part[*thing] { return p })
+	copied, ok := m.u.Copy()
 	if ok {
 		copied.Compare(m.c, func(key object.Key, have, want *thing) {
 			m.Fatalf("seed %d: %s is %v, want %v, after %v", m.seed, key.Name, have, want, m.c.events)

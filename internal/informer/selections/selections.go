@@ -23,13 +23,11 @@ type Part[T object.Object] interface {
 	Get(key object.Key) (T, bool)
 	// All yields the objects that the part has now.
 	All() iter.Seq[T]
-	// Covers reports whether the part can have objects of a namespace.
-	Covers(namespace string) bool
-	// Overlaps reports whether the part and another one can have objects of the same namespace.
-	Overlaps(other Part[T]) bool
 	// Version returns the resource version up to which the part has every change. It is [Unlisted] before the first list.
 	// Empty means that the part has everything, because the server does not serve the resource, or sends no versions.
 	Version() string
+	// Frozen returns a copy of the part that never changes. Its version does not matter.
+	Frozen() Part[T]
 }
 
 // Unlisted is the version of a part before its first list. The part may have any objects.
@@ -77,12 +75,23 @@ func (s stamp) before(other stamp) bool {
 // state is the state of a part.
 type state[T object.Object] struct {
 	Part[T]
-	epoch   int       // of the server that the part follows
-	refused bool      // nothing waits for the part
-	floor   stamp     // some leave up to then did not wait for the part: what enters before may be out of date
-	waits   []wait[T] // the lowest stamp first; some are over
-	holds   []hold[T] // the lowest version first; some are over
-	gap     gap       // since the last list
+	namespace string    // of the objects that the part can have; empty for all
+	epoch     int       // of the server that the part follows
+	refused   bool      // nothing waits for the part
+	floor     stamp     // some leave up to then did not wait for the part: what enters before may be out of date
+	waits     []wait[T] // the lowest stamp first; some are over
+	holds     []hold[T] // the lowest version first; some are over
+	gap       gap       // since the last list
+}
+
+// covers reports whether the part can have objects of a namespace.
+func (s *state[T]) covers(namespace string) bool {
+	return s.namespace == "" || s.namespace == namespace
+}
+
+// overlaps reports whether the part and another one can have objects of the same namespace.
+func (s *state[T]) overlaps(other *state[T]) bool {
+	return other.namespace == "" || s.covers(other.namespace)
 }
 
 // gap is what a part has not seen, because it has listed. An object that moved to a part that lags is in neither.
@@ -105,16 +114,16 @@ type present[T object.Object] struct {
 // New returns a union without parts.
 func New[T object.Object]() *Union[T] { return &Union[T]{leaves: map[object.Key]*leave[T]{}} }
 
-// Add adds a part that has no objects yet. Objects that enter it before it has reached the others enter the content
-// only then: they may be out of date.
-func (u *Union[T]) Add(p Part[T]) {
+// Add adds a part that has no objects yet, and can have those of a namespace, or of all if that is empty. Objects that
+// enter it before it has reached the others enter the content only then: they may be out of date.
+func (u *Union[T]) Add(p Part[T], namespace string) {
 	floor := stamp{epoch: u.epoch}
 	for _, s := range u.parts {
 		if reached := (stamp{s.epoch, s.Version()}); floor.before(reached) {
 			floor = reached
 		}
 	}
-	u.parts = append(u.parts, &state[T]{Part: p, epoch: u.epoch, floor: floor})
+	u.parts = append(u.parts, &state[T]{Part: p, namespace: namespace, epoch: u.epoch, floor: floor})
 }
 
 // Contains reports whether p is a part.
@@ -156,7 +165,7 @@ type Change[T object.Object] struct {
 }
 
 // Update reports a step of p. It returns whether other parts must list again, since the server was restored; see
-// Behind.
+// IsBehind.
 func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored bool) {
 	s := u.of(p)
 	u.serve(s)
@@ -200,14 +209,10 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 	return restored
 }
 
-// Behind returns the parts that have to list again, since the server that they have listed was restored.
-func (u *Union[T]) Behind() (behind []Part[T]) {
-	for _, s := range u.parts {
-		if s.epoch < u.epoch {
-			behind = append(behind, s.Part)
-		}
-	}
-	return behind
+// IsBehind reports whether p has to list again, since the server that it has listed was restored.
+func (u *Union[T]) IsBehind(p Part[T]) bool {
+	s := u.of(p)
+	return s != nil && s.epoch < u.epoch
 }
 
 // entered reports that obj has entered s.
@@ -281,7 +286,7 @@ func (u *Union[T]) leftAt(s *state[T], c Change[T]) stamp {
 // not seen what happened then.
 func (u *Union[T]) unseen(key object.Key, moment stamp) stamp {
 	for _, s := range u.parts {
-		if s.gap.open && s.Covers(key.Namespace) && s.gap.has(moment) {
+		if s.gap.open && s.covers(key.Namespace) && s.gap.has(moment) {
 			moment = s.gap.until
 		}
 	}
@@ -296,7 +301,7 @@ func (g gap) has(moment stamp) bool {
 // get returns the object with that key in s, as of the change under way.
 func (u *Union[T]) get(s *state[T], key object.Key) (obj T, ok bool) {
 	switch {
-	case !s.Covers(key.Namespace):
+	case !s.covers(key.Namespace):
 		return obj, false
 	case s == u.now.part && key == u.now.key:
 		return u.now.obj, !object.IsNil(u.now.obj)
@@ -367,7 +372,7 @@ func (u *Union[T]) claim(s *state[T]) (version string) {
 		version = s.holds[0].from
 	}
 	s.gap.open = s.gap.open && slices.ContainsFunc(u.parts, func(other *state[T]) bool {
-		return !other.refused && other.Overlaps(s.Part) && !u.knows(other, s.gap.until)
+		return !other.refused && other.overlaps(s) && !u.knows(other, s.gap.until)
 	})
 	if s.gap.open && object.Older(s.gap.from, version) {
 		version = s.gap.from

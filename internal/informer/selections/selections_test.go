@@ -57,9 +57,8 @@ type part struct {
 
 func (p *part) Get(key object.Key) (*thing, bool) { t, ok := p.have[key.Name]; return t, ok }
 func (p *part) All() iter.Seq[*thing]             { return maps.Values(maps.Clone(p.have)) }
-func (p *part) Covers(string) bool                { return true }
-func (p *part) Overlaps(Part[*thing]) bool        { return true }
 func (p *part) Version() string                   { return strconv.Itoa(p.reached) } // 0 is Unlisted
+func (p *part) Frozen() Part[*thing]              { return p }
 
 func version(text string) int {
 	v, _ := strconv.Atoi(text)
@@ -70,10 +69,7 @@ func version(text string) int {
 func (p *part) step(u *Union[*thing], c *content) { p.steps(u, c, 1) }
 
 // steps takes in the next n writes at once.
-func (p *part) steps(u *Union[*thing], c *content, n int) { p.stepAs(p, u, c, n) }
-
-// stepAs is steps of a part of u.
-func (p *part) stepAs(as Part[*thing], u *Union[*thing], c *content, n int) {
+func (p *part) steps(u *Union[*thing], c *content, n int) {
 	from, changes := p.reached, []Change[*thing](nil)
 	for _, w := range p.server.writes[from : from+n] {
 		p.reached++
@@ -90,7 +86,7 @@ func (p *part) stepAs(as Part[*thing], u *Union[*thing], c *content, n int) {
 		}
 		changes = append(changes, change)
 	}
-	u.Update(as, Step[*thing]{From: strconv.Itoa(from), Changes: slices.Values(changes)}, c)
+	u.Update(p, Step[*thing]{From: strconv.Itoa(from), Changes: slices.Values(changes)}, c)
 }
 
 // list makes p have what the server has at a version, by a list. It returns whether other parts must list again.
@@ -163,7 +159,7 @@ func newUnion(letters string, writes ...write) (*Union[*thing], []*part, *conten
 	var parts []*part
 	for _, letter := range letters {
 		p := &part{server: s, letter: string(letter), have: map[string]*thing{}}
-		u.Add(p)
+		u.Add(p, "")
 		parts = append(parts, p)
 	}
 	return u, parts, &content{have: map[string]*thing{}}
@@ -364,8 +360,8 @@ func TestRestoredServer(t *testing.T) {
 	if !parts[0].replace(u, content, map[string]*thing{"x": restored}, 60, true) {
 		t.Error("the other part need not list again")
 	}
-	if behind := u.Behind(); len(behind) != 1 || behind[0] != parts[1] || parts[0].claim(u)+parts[1].claim(u) != "" {
-		t.Errorf("behind %v; claims %q and %q", behind, parts[0].claim(u), parts[1].claim(u))
+	if u.IsBehind(parts[0]) || !u.IsBehind(parts[1]) || parts[0].claim(u)+parts[1].claim(u) != "" {
+		t.Errorf("behind %t, %t; claims %q and %q", u.IsBehind(parts[0]), u.IsBehind(parts[1]), parts[0].claim(u), parts[1].claim(u))
 	}
 	if content.have["x"] != restored {
 		t.Errorf("has %v", content.have)
@@ -493,7 +489,7 @@ func TestPartThatComesHasWhatOthersLack(t *testing.T) {
 		t.Errorf("has %v", content.have)
 	}
 	c := &part{server: parts[0].server, letter: "c"}
-	u.Add(c)
+	u.Add(c, "")
 	c.replace(u, content, map[string]*thing{"x": parts[0].server.writes[1].obj}, 13, false)
 	for _, p := range parts {
 		p.replace(u, content, nil, 13, false)
@@ -511,7 +507,7 @@ func TestNewPartRevivesNothing(t *testing.T) {
 	parts[1].steps(u, content, 2)
 	parts[0].steps(u, content, 2)
 	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}}
-	u.Add(c)
+	u.Add(c, "")
 	c.list(u, content, 1, false)
 	if len(content.have) > 0 || c.claim(u) != "" {
 		t.Errorf("has %v, claims %s", content.have, c.claim(u))
@@ -548,7 +544,7 @@ func TestCompareAndRebuild(t *testing.T) {
 		p.steps(u, c, 4)
 	}
 	compare := func() (texts []string) {
-		copied, _ := u.Copy(func(p Part[*thing]) Part[*thing] { return p })
+		copied, _ := u.Copy()
 		objects, _ := copied.Compare(c, func(key object.Key, have, want *thing) {
 			texts = append(texts, fmt.Sprint(key.Name, have != nil, want != nil))
 		})
@@ -578,7 +574,7 @@ func TestCompareAndRebuild(t *testing.T) {
 func TestCompareWaitsForLeaves(t *testing.T) {
 	u, parts, c := newUnion("ab", newObject("a"), gone("a"))
 	parts[0].steps(u, c, 2)
-	copied, ok := u.Copy(func(p Part[*thing]) Part[*thing] { return p })
+	copied, ok := u.Copy()
 	copied.Compare(c, func(key object.Key, _, _ *thing) { t.Errorf("%s differs", key) })
 	if !ok || u.Concluded(copied) {
 		t.Error("settled, although the content has a deleted object")
@@ -588,11 +584,11 @@ func TestCompareWaitsForLeaves(t *testing.T) {
 		t.Error("not settled")
 	}
 	parts[1].replace(u, c, nil, 1, true)
-	if _, ok := u.Copy(func(p Part[*thing]) Part[*thing] { return p }); ok {
+	if _, ok := u.Copy(); ok {
 		t.Error("copied while a part has to list again")
 	}
 	u.Refuse(parts[0], c)
-	if _, ok := u.Copy(func(p Part[*thing]) Part[*thing] { return p }); !ok {
+	if _, ok := u.Copy(); !ok {
 		t.Error("waits for a refused part")
 	}
 }
