@@ -24,6 +24,7 @@ type Type struct {
 	protobuf bool // objects can be decoded from protobuf
 	byMethod bool // a method of the type decodes it, and may return memory that several objects have
 	plain    bool // identity and labels are those of the metadata; see plain
+	shares   bool // see Shares
 }
 
 // named is implemented by every object.
@@ -68,6 +69,7 @@ func newType(elem reflect.Type) any {
 	t := &Type{elem: elem, layout: newLayout(elem), plain: plain(elem)}
 	pointer := reflect.PointerTo(elem)
 	t.byMethod = pointer.Implements(jsonUnmarshalerType) || pointer.Implements(messageType)
+	t.shares = !pointer.Implements(jsonUnmarshalerType) // as *unstructured.Unstructured does
 	if pointer.Implements(messageType) && !recursive(elem, map[reflect.Type]bool{}) {
 		// A type that embeds a message, like metav1.ObjectMeta, inherits its method, which decodes the object as that
 		// message.
@@ -75,6 +77,10 @@ func newType(elem reflect.Type) any {
 	}
 	return t
 }
+
+// Shares reports whether different objects of the type can share parts that are equal. Unstructured objects, and those
+// that a method UnmarshalJSON decodes, share parts only with their previous versions.
+func (t *Type) Shares() bool { return t.shares }
 
 // Protobuf reports whether objects of the type can be decoded from protobuf. All types can be decoded from JSON.
 func (t *Type) Protobuf() bool { return t.protobuf }

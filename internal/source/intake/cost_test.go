@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/source/decode"
@@ -80,5 +81,26 @@ func TestAllocations(t *testing.T) {
 		check("a pod that shares", d, 40)
 		d.Held = func(key object.Key) (*corev1.Pod, bool) { pod, ok := all[key]; return pod, ok }
 		check("an unchanged pod", d, 2.1) // for its key
+	}
+}
+
+// With a Transform, objects that can share parts are decoded twice before they do. Those that cannot are decoded once.
+func TestTransformDecodesOnce(t *testing.T) {
+	raw := []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"1","resourceVersion":"1"},"spec":{"nodeName":"n"}}`)
+	allocations := func(share bool) float64 {
+		d := newDecoder[*unstructured.Unstructured](t)
+		d.Share = share
+		d.Transform = func(u *unstructured.Unstructured) (*unstructured.Unstructured, error) { return u, nil }
+		decoder := d.Pool.Get()
+		return testing.AllocsPerRun(10, func() {
+			var e encoded[*unstructured.Unstructured]
+			d.decode(decoder, decode.JSON, raw, nil, &e)
+			if result, err := d.finish(decoder, decode.JSON, raw, &Asked{}, &e); err != nil || result.Err != nil {
+				t.Fatal(err, result.Err)
+			}
+		})
+	}
+	if separate, shared := allocations(false), allocations(true); shared > separate {
+		t.Errorf("%.0f allocations of an unstructured object with Share, %.0f without: it was decoded twice", shared, separate)
 	}
 }

@@ -171,7 +171,7 @@ func (d *Decoder[T]) decode(decoder *decode.Decoder, f decode.Format, raw []byte
 		return
 	}
 	e.modified = decoder.Modified()
-	if d.Transform != nil && d.Share && object.IsNil(e.old) {
+	if d.Transform != nil && d.Share && object.IsNil(e.old) && d.Pool.Decodes().Shares() {
 		// The object for Transform shares no parts, because Transform may write to it. A second object shares its parts.
 		// finish replaces the parts that Transform did not change by those of the second object.
 		from.Share = true

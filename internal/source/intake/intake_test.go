@@ -26,7 +26,7 @@ import (
 )
 
 // newDecoder returns a decoder of a T, without functions of a user.
-func newDecoder[T object.Object](t *testing.T) *Decoder[T] {
+func newDecoder[T object.Object](t testing.TB) *Decoder[T] {
 	pool, err := decode.NewPool(reflect.TypeFor[T](), "", false)
 	if err != nil {
 		t.Fatal(err)
