@@ -2,9 +2,9 @@ package informer
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 
+	"github.com/typedinformer/informer/internal/deliver"
 	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/object"
 	room "github.com/typedinformer/informer/internal/store/compact"
@@ -30,7 +30,7 @@ func newPacker(t reflect.Type, keepManagedFields bool, resource Resource) (*pack
 }
 
 // compact is the engine of an informer of T with Config.Compact: one of packed objects, which it decodes for handlers.
-type compact[T Object] struct{ own[*packed] }
+type compact[T Object] struct{ *core.Informer[*packed] }
 
 // newCompact returns a compact engine, and the store of its decoded objects.
 func newCompact[T Object](client *Client, resource Resource, config Config[T]) (compact[T], *Store[T]) {
@@ -38,51 +38,7 @@ func newCompact[T Object](client *Client, resource Resource, config Config[T]) (
 	if invalid := config.validate(); invalid != nil {
 		err = invalid // says more
 	}
-	e := newEngine(client, resource, compactConfig(config, packer), packer, packer.Settle, err)
-	packer.Failures.Report = func(err error) {
-		failed := err.(*DecodeError)
-		config.logger().Error("an object of the store cannot be decoded", "resource", resource.String(),
-			"key", failed.Key.String(), "err", failed.Err)
-	}
-	return compact[T]{own[*packed]{e}}, (*Store[T])(core.Opened[T](e.Store(), &packer.Failures))
-}
-
-// subscribe implements engine.
-func (c compact[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Subscription {
-	return c.own.subscribe(compactSubscription(h, config))
-}
-
-// pull implements engine.
-func (c compact[T]) pull(ctx context.Context, yield func(Event[T]) bool) {
-	var events eventBuffer[T]
-	unpacker := room.Unpacker[T]{Handler: &events}
-	c.own.pull(ctx, func(e Event[*packed]) bool {
-		if e.handleBy(&unpacker); len(events) == 0 {
-			return true
-		}
-		unpacked := events[0]
-		clear(events) // it must not keep objects in memory
-		events = events[:0]
-		return yield(unpacked)
-	})
-}
-
-// compactConfig returns the configuration of the informer of packed objects for config, and makes packer call its
-// Transform.
-func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
-	c := Config[*packed]{
-		Filter:            config.Filter,
-		KeepManagedFields: config.KeepManagedFields,
-		OnDecodeError:     config.OnDecodeError,
-		OnFailure:         config.OnFailure,
-		PagedList:         config.PagedList,
-		PollEvery:         config.PollEvery,
-		PageSize:          config.PageSize,
-		AbsentIsSynced:    config.AbsentIsSynced,
-		AuditEvery:        config.AuditEvery,
-		WarmStart:         config.WarmStart,
-		Logger:            config.Logger,
-	}
+	var transform func(*packed) (*packed, error)
 	if config.Transform != nil {
 		packer.Transform = func(obj any) (any, error) {
 			result, err := config.Transform(obj.(T))
@@ -91,32 +47,31 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 			}
 			return result, err
 		}
-		c.Transform = packer.Transformed
+		transform = packer.Transformed
 	}
-	return c
+	e := newEngine(client, resource, config, packer, transform, packer.Settle, err)
+	packer.Failures.Report = func(err error) {
+		failed := err.(*DecodeError)
+		config.logger().Error("an object of the store cannot be decoded", "resource", resource.String(),
+			"key", failed.Key.String(), "err", failed.Err)
+	}
+	return compact[T]{e}, (*Store[T])(core.Opened[T](e.Store(), &packer.Failures))
 }
 
-// compactSubscription returns the handler of packed objects for h, and its configuration for config.
-func compactSubscription[T Object](h Handler[T],
-	config SubscriptionConfig[T]) (Handler[*packed], SubscriptionConfig[*packed]) {
-	c := SubscriptionConfig[*packed]{
-		Name:     config.Name,
-		Delivery: config.Delivery,
-		Resync:   config.Resync,
-		NewOnly:  config.NewOnly,
-		OnPanic:  config.OnPanic,
-	}
-	if filter := config.Filter; filter != nil {
-		c.Filter = func(p *packed) bool {
+// Subscribe implements engine.
+func (c compact[T]) Subscribe(h deliver.Handler[T], filter func(T) bool, config deliver.Config,
+	invalid error) deliver.Subscriber {
+	var opened func(*packed) bool
+	if filter != nil {
+		opened = func(p *packed) bool {
 			obj := room.Opener[T]{}.Open(p)
 			return object.IsNil(obj) || filter(obj) // the unpacker leaves it out
 		}
 	}
-	if c.Name == "" {
-		c.Name = fmt.Sprintf("%T", h)
-	}
-	if h == nil {
-		return nil, c
-	}
-	return &room.Unpacker[T]{Handler: h}, c
+	return c.Informer.Subscribe(&room.Unpacker[T]{Handler: h}, opened, config, invalid)
+}
+
+// Pull implements engine.
+func (c compact[T]) Pull(ctx context.Context, h deliver.Handler[T], drain func(open func() bool) bool) {
+	c.Informer.Pull(ctx, &room.Unpacker[T]{Handler: h}, drain)
 }

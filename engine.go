@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/typedinformer/informer/internal/deliver"
 	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/informer/audit"
 	"github.com/typedinformer/informer/internal/shardset"
@@ -13,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/status"
 )
 
-// engine is the [core.Informer] behind an Informer of T. It is one of T, or of packed objects.
+// engine is what is behind an Informer of T: a [core.Informer] of T, or [compact].
 type engine[T Object] interface {
 	Invalid() error
 	Run(ctx context.Context) error
@@ -27,42 +28,19 @@ type engine[T Object] interface {
 	Memory() int64
 	Reflectors() (all []status.Reflector, queued, blocked int)
 	Abandon()
-
-	subscribe(h Handler[T], config SubscriptionConfig[T]) *Subscription
-	// pull yields the events that a handler would receive, in the goroutine that calls it.
-	pull(ctx context.Context, yield func(Event[T]) bool)
-	handlers() []subscriber
+	Handlers() []status.Subscription
+	Subscribe(h deliver.Handler[T], filter func(T) bool, c deliver.Config, invalid error) deliver.Subscriber
+	Pull(ctx context.Context, h deliver.Handler[T], drain func(open func() bool) bool)
 }
 
-// own is the engine of an informer that holds a T for each object.
-type own[T Object] struct{ *core.Informer[T] }
-
-// subscribe implements engine.
-func (o own[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Subscription {
-	l, invalid := newListener(o.Hub, h, config)
-	o.Subscribe(l, invalid)
-	return &Subscription{l}
-}
-
-// pull implements engine.
-func (o own[T]) pull(ctx context.Context, yield func(Event[T]) bool) { pull(ctx, o.Hub, yield) }
-
-// handlers implements engine.
-func (o own[T]) handlers() (all []subscriber) {
-	for _, l := range o.Hub.All() {
-		all = append(all, l)
-	}
-	return all
-}
-
-// newEngine returns an engine that holds objects of packing. settle is its Settle. If invalid is not nil, the engine is
-// invalid for that reason.
-func newEngine[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
-	settle func(context.Context, iter.Seq[T]), invalid error) *core.Informer[T] {
+// newEngine returns an informer that holds each object as an H, which packing makes. transform is Config.Transform for
+// these, or nil. settle is [core.Config.Settle]. If invalid is not nil, the informer is invalid for that reason.
+func newEngine[T, H Object](client *Client, resource Resource, config Config[T], packing intake.Packing[H],
+	transform func(H) (H, error), settle func(context.Context, iter.Seq[H]), invalid error) *core.Informer[H] {
 	if invalid == nil {
 		invalid = resource.validate()
 	}
-	c := core.Config[T]{
+	c := core.Config[H]{
 		Kind:       resource.kind(),
 		Name:       resource.String(),
 		Parts:      resource.parts(),
@@ -73,11 +51,11 @@ func newEngine[T Object](client *Client, resource Resource, config Config[T], pa
 		Log:        config.logger(),
 		Settle:     settle,
 	}
-	c.Reflect = func(part core.Part, shard shardset.Shard, sink reflector.Sink[T],
-		held func(Key) (T, bool)) (*reflector.Loop[T], error) {
+	c.Reflect = func(part core.Part, shard shardset.Shard, sink reflector.Sink[H],
+		held func(Key) (H, bool)) (*reflector.Loop[H], error) {
 		r := resource.part(selectionOf(part))
 		r.Shard = Shard(shard)
-		return newLoop(client, r, config, packing, sink, held)
+		return newLoop(client, r, config, packing, transform, sink, held)
 	}
 	c.NotSynced = func(why string, errs []error) error {
 		return &NotSyncedError{Resource: resource, Why: why, errs: errs}

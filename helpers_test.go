@@ -43,7 +43,7 @@ type fed struct {
 }
 
 // followerOf returns the engine of i, which has no Config.Compact.
-func followerOf[T Object](i *Informer[T]) *core.Informer[T] { return i.engine.(own[T]).Informer }
+func followerOf[T Object](i *Informer[T]) *core.Informer[T] { return i.engine.(*core.Informer[T]) }
 
 // packedFollowerOf returns the engine of i, which has Config.Compact.
 func packedFollowerOf[T Object](i *Informer[T]) *core.Informer[*packed] {

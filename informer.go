@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -49,8 +50,8 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 		c, store := newCompact(client, resource, config)
 		i.engine, i.store, i.synced, i.stopped = c, store, c.Hub.Synced(), c.Hub.Stopped()
 	} else {
-		e := newEngine(client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, nil, nil)
-		i.engine, i.store, i.synced, i.stopped = own[T]{e}, (*Store[T])(e.Store()), e.Hub.Synced(), e.Hub.Stopped()
+		e := newEngine(client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, config.Transform, nil, nil)
+		i.engine, i.store, i.synced, i.stopped = e, (*Store[T])(e.Store()), e.Hub.Synced(), e.Hub.Stopped()
 	}
 	i.invalid = i.engine.Invalid()
 	return i
@@ -99,22 +100,39 @@ func (i *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) e
 // If the informer has stopped, Subscribe returns a subscription that has ended; see [Subscription.Err]. If config is
 // wrong or has more than one element, it does the same and logs the error.
 func (i *Informer[T]) Subscribe(h Handler[T], config ...SubscriptionConfig[T]) *Subscription {
-	if len(config) == 0 {
-		return i.engine.subscribe(h, SubscriptionConfig[T]{})
-	}
 	if len(config) > 1 {
 		err := fmt.Errorf("%s: Subscribe got %d configurations: it takes at most one", i.resource, len(config))
 		i.config.logger().Error("the handler does not run", "err", err)
 		return &Subscription{deliver.Ended{Why: err}}
 	}
-	return i.engine.subscribe(h, config[0])
+	var c SubscriptionConfig[T]
+	if len(config) == 1 {
+		c = config[0]
+	}
+	invalid := c.validate()
+	if h == nil {
+		invalid = errors.New("the handler is nil")
+	}
+	return &Subscription{i.engine.Subscribe(h, c.Filter, c.delivery(h), invalid)}
 }
 
 // Changes yields the events that a handler would receive, in the goroutine that iterates. It begins with an addition
 // for each object in the store. It ends when ctx ends, when the informer stops, or when the loop breaks. While the loop
 // body is busy, changes of one key fold into one.
 func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
-	return func(yield func(Event[T]) bool) { i.engine.pull(ctx, yield) }
+	return func(yield func(Event[T]) bool) {
+		var events eventBuffer[T]
+		i.engine.Pull(ctx, &events, func(open func() bool) bool {
+			for _, e := range events {
+				if ctx.Err() != nil || !open() || !yield(e) {
+					return false
+				}
+			}
+			clear(events) // it must not keep objects in memory
+			events = events[:0]
+			return true
+		})
+	}
 }
 
 // SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, the store holds

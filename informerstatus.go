@@ -59,6 +59,7 @@ func (i *Informer[T]) Status() InformerStatus {
 		Objects:         snap.Len(),
 		Memory:          i.engine.Memory(),
 		Audit:           i.engine.Audits(),
+		Handlers:        i.engine.Handlers(),
 	}
 	for failed := range snap.core().AllUndecodable("") {
 		if s.Undecodable++; failed.Lacks {
@@ -66,8 +67,5 @@ func (i *Informer[T]) Status() InformerStatus {
 		}
 	}
 	s.Reflectors, s.Queued, s.Blocked = i.engine.Reflectors()
-	for _, l := range i.engine.handlers() {
-		s.Handlers = append(s.Handlers, l.Status())
-	}
 	return s
 }

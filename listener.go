@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -125,6 +124,22 @@ func (c *SubscriptionConfig[T]) validate() error {
 	return nil
 }
 
+// delivery returns how a listener delivers to h.
+func (c *SubscriptionConfig[T]) delivery(h Handler[T]) deliver.Config {
+	d := deliver.Config{
+		Name:    c.Name,
+		Limit:   c.Delivery.limit,
+		Block:   c.Delivery.block,
+		Resync:  c.Resync,
+		NewOnly: c.NewOnly,
+		OnPanic: c.OnPanic,
+	}
+	if d.Name == "" {
+		d.Name = fmt.Sprintf("%T", h)
+	}
+	return d
+}
+
 // Event is one change as [Informer.Changes] yields it. It carries the arguments of a method of [Handler].
 type Event[T Object] struct {
 	Type EventType
@@ -137,18 +152,6 @@ type Event[T Object] struct {
 	// Final is true if Object of a Deleted event is the state at the deletion. False means that the informer missed the
 	// deletion, and that Object is the last known state.
 	Final bool
-}
-
-// handleBy calls the method of h for e.
-func (e *Event[T]) handleBy(h Handler[T]) {
-	switch e.Type {
-	case Added:
-		h.OnAdd(e.Object, e.Initial)
-	case Updated:
-		h.OnUpdate(e.Old, e.Object)
-	case Deleted:
-		h.OnDelete(e.Object, e.Final)
-	}
 }
 
 // EventType is the type of an [Event].
@@ -177,17 +180,7 @@ func (t EventType) String() string {
 }
 
 // Subscription ties a handler to an informer. Its methods are safe for concurrent use.
-type Subscription struct{ listener subscriber }
-
-// subscriber is a listener of any T.
-type subscriber interface {
-	HasSynced() bool
-	WaitSynced(ctx context.Context) error
-	End(why error)
-	Released() <-chan struct{}
-	Err() error
-	Status() status.Subscription
-}
+type Subscription struct{ listener deliver.Subscriber }
 
 // HasSynced reports whether the handler has processed the whole initial list.
 func (s *Subscription) HasSynced() bool { return s.listener.HasSynced() }
@@ -218,44 +211,6 @@ func (s *Subscription) Err() error { return s.listener.Err() }
 
 // Status returns the present status of the subscription.
 func (s *Subscription) Status() status.Subscription { return s.listener.Status() }
-
-// newListener returns a listener of handler, and an error if the handler or config is wrong. [deliver.Hub.Join] takes
-// both.
-func newListener[T Object](h *deliver.Hub[T], handler Handler[T],
-	config SubscriptionConfig[T]) (*deliver.Listener[T], error) {
-	invalid := config.validate()
-	if handler == nil {
-		invalid = errors.New("the handler is nil")
-	}
-	if config.Name == "" {
-		config.Name = fmt.Sprintf("%T", handler)
-	}
-	return deliver.NewListener(h, deliver.Handler[T](handler), deliver.Config[T]{
-		Name:    config.Name,
-		Filter:  config.Filter,
-		Limit:   config.Delivery.limit,
-		Block:   config.Delivery.block,
-		Resync:  config.Resync,
-		NewOnly: config.NewOnly,
-		OnPanic: config.OnPanic,
-	}), invalid
-}
-
-// pull yields the events of a listener, in the goroutine that iterates.
-func pull[T Object](ctx context.Context, h *deliver.Hub[T], yield func(Event[T]) bool) {
-	var events eventBuffer[T]
-	l := deliver.NewListener[T](h, &events, deliver.Config[T]{Name: "Changes"})
-	l.Pull(ctx, func() bool {
-		for _, e := range events {
-			if ctx.Err() != nil || !l.Open() || !yield(e) {
-				return false
-			}
-		}
-		clear(events)
-		events = events[:0]
-		return true
-	})
-}
 
 // eventBuffer is a Handler that collects events: at most two for each pending.
 type eventBuffer[T Object] []Event[T]

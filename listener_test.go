@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -11,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -564,14 +564,8 @@ func TestSlowHandlerGivesAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startFed(t)
 		defer f.stop()
-		var mu sync.Mutex
-		var warnings []string
-		f.engine.Hub.Slow = func(s status.Subscription) {
-			mu.Lock()
-			defer mu.Unlock()
-			warnings = append(warnings, fmt.Sprint(s.Name, " ", s.Busy, " ", s.Backlog))
-			f.Status() // no lock is held
-		}
+		warnings := lockless{f: f}
+		f.engine.Hub.Log = slog.New(slog.NewTextHandler(&warnings, nil))
 		var takes atomic.Int64
 		sub := f.Subscribe(HandlerFuncs[*thing]{
 			AddFunc:    func(*thing, bool) { <-time.After(time.Duration(takes.Load())) },
@@ -581,12 +575,15 @@ func TestSlowHandlerGivesAWarning(t *testing.T) {
 		want := func(when string, want ...string) {
 			t.Helper()
 			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(warnings, want) {
-				t.Errorf("%s: warnings %q, want %q", when, warnings, want)
+			var got []string
+			for _, line := range warnings.Take() {
+				_, line, _ = strings.Cut(line, "handler=")
+				line, _, _ = strings.Cut(line, " oldest=")
+				got = append(got, line)
 			}
-			warnings = nil
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: warnings %q, want %q", when, got, want)
+			}
 		}
 		version := 1
 		change := func(d time.Duration, names ...string) {
@@ -608,20 +605,31 @@ func TestSlowHandlerGivesAWarning(t *testing.T) {
 		<-time.After(10*time.Second - 1)
 		want("before 10 s")
 		<-time.After(1)
-		want("after 10 s", "h 10s 1")
+		want("after 10 s", "h call=10s backlog=1")
 		<-time.After(10 * time.Second)
-		want("after 20 s", "h 20s 1")
+		want("after 20 s", "h call=20s backlog=1")
 		<-time.After(20 * time.Second)
-		want("after 40 s", "h 40s 1")
+		want("after 40 s", "h call=40s backlog=1")
 		<-time.After(time.Hour)
 		want("a call that takes as long")
 		change(3*time.Minute, "a")
 		<-time.After(time.Hour)
-		want("a call that takes twice as long", "h 1m20s 0", "h 2m40s 0")
+		want("a call that takes twice as long", "h call=1m20s backlog=0", "h call=2m40s backlog=0")
 		change(time.Hour, "a")
 		synctest.Wait()
 		sub.Close()
 		<-sub.Done()
 		want("a closed subscription")
 	})
+}
+
+// lockless is a log that reads the status of an informer for each line, which takes its locks.
+type lockless struct {
+	testkit.Log
+	f fed
+}
+
+func (l *lockless) Write(line []byte) (int, error) {
+	l.f.Status()
+	return l.Log.Write(line)
 }

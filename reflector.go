@@ -56,7 +56,7 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if o.holder, _ = sink.(Holder[T]); o.holder != nil {
 		held = o.holder.Get
 	}
-	loop, err := newLoop(client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, o, held)
+	loop, err := newLoop(client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, config.Transform, o, held)
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +64,10 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 }
 
 // newLoop returns the engine of a reflector of resource. It decodes objects of packing's type, from which packing makes
-// a T, and puts deltas into sink. held returns an object that the sink has; nil if the sink does not know.
-func newLoop[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
-	sink reflector.Sink[T], held func(Key) (T, bool)) (*reflector.Loop[T], error) {
+// an H, and puts deltas into sink. transform is Config.Transform of an H; nil for none. held returns an object that the
+// sink has; nil if the sink does not know.
+func newLoop[T, H Object](client *Client, resource Resource, config Config[T], packing intake.Packing[H],
+	transform func(H) (H, error), sink reflector.Sink[H], held func(Key) (H, bool)) (*reflector.Loop[H], error) {
 	if err := resource.validate(); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func newLoop[T Object](client *Client, resource Resource, config Config[T], pack
 	if err := config.WarmStart.validate(resource, t, config.Transform != nil || config.Filter != nil); err != nil {
 		return nil, err
 	}
-	d, err := newDecoder(client, resource, config, packing)
+	d, err := newDecoder(client, resource, config, packing, transform)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func newLoop[T Object](client *Client, resource Resource, config Config[T], pack
 		Check:         d.Pool.Check,
 		Torn:          held != nil, // a sink that knows its objects ignores what it has already
 	})
-	c := reflector.Config[T]{
+	c := reflector.Config[H]{
 		Sink:       sink,
 		Source:     source,
 		Absence:    fetch.NewAbsence(source, len(resource.Namespaces) > 0),
@@ -121,8 +122,8 @@ func newLoop[T Object](client *Client, resource Resource, config Config[T], pack
 }
 
 // newDecoder returns the decoder of a reflector of resource.
-func newDecoder[T Object](client *Client, resource Resource, config Config[T],
-	packing intake.Packing[T]) (*intake.Decoder[T], error) {
+func newDecoder[T, H Object](client *Client, resource Resource, config Config[T], packing intake.Packing[H],
+	transform func(H) (H, error)) (*intake.Decoder[H], error) {
 	pool, err := decode.NewPool(packing.Type(), client.http.Accept, config.KeepManagedFields)
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func newDecoder[T Object](client *Client, resource Resource, config Config[T],
 	if err != nil {
 		return nil, err
 	}
-	d := &intake.Decoder[T]{
+	d := &intake.Decoder[H]{
 		Pool:       pool,
 		Packing:    packing,
 		Metadata:   metadata,
@@ -139,7 +140,7 @@ func newDecoder[T Object](client *Client, resource Resource, config Config[T],
 		Collection: &collection{resource},
 		Share:      config.Share,
 		Filter:     config.Filter,
-		Transform:  config.Transform,
+		Transform:  transform,
 		Calling:    run.NewLimit(1),
 
 		DropManagedFields: !config.KeepManagedFields,

@@ -18,7 +18,7 @@ func TestFoldedChangesChain(t *testing.T) {
 	const names = 240
 	for seed := range uint64(testkit.Rounds(40, 200)) {
 		r, w, f := rand.New(rand.NewPCG(seed, 2)), &world{things: map[string]*thing{}}, follow(t)
-		l := NewListener(newHub(t, w), Handler[*thing](f), Config[*thing]{})
+		l := NewListener(newHub(t, w), Handler[*thing](f), nil, Config{})
 		l.wake = make(chan struct{}, 1) // deliver by hand
 		var p pending[*thing]
 		deliver := func() bool {

@@ -7,14 +7,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/status"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // want fails the test unless f has received exactly these calls.
@@ -42,7 +41,7 @@ func TestLateListenerIsSyncedAfterItsInitialAdditions(t *testing.T) {
 	w.set(&thing{"a", 1, 1})
 	w.set(&thing{"b", 1, 1})
 	h.Load()
-	l := NewListener(h, Handler[*thing](f), Config[*thing]{Name: "late"})
+	l := NewListener(h, Handler[*thing](f), nil, Config{Name: "late"})
 	forever(l)
 	h.Join(l, nil)
 	w.apply(t, h, &thing{"c", 1, 1})
@@ -94,7 +93,7 @@ func TestFoldedChangesKeepTheFirstDeletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := follow(t)
 			f.has["a"] = had
-			l := NewListener(newHub(t, &world{}), Handler[*thing](f), Config[*thing]{})
+			l := NewListener(newHub(t, &world{}), Handler[*thing](f), nil, Config{})
 			forever(l)
 			for _, change := range c.changes {
 				change.Key = object.Key{Name: "a"}
@@ -120,7 +119,7 @@ func TestResyncHasRounds(t *testing.T) {
 		defer h.Stop(errLeft)
 		w.set(&thing{"a", 1, 1})
 		w.set(&thing{"b", 1, 1})
-		l := NewListener(h, Handler[*thing](f), Config[*thing]{Resync: time.Minute})
+		l := NewListener(h, Handler[*thing](f), nil, Config{Resync: time.Minute})
 		h.Join(l, nil)
 		time.Sleep(10 * time.Minute) // not loaded
 		synctest.Wait()
@@ -148,7 +147,7 @@ func TestResyncComesAfterAllChanges(t *testing.T) {
 	w.set(&thing{"a", 1, 1})
 	w.set(&thing{"b", 1, 1})
 	h.Load()
-	l := NewListener(h, Handler[*thing](f), Config[*thing]{Resync: time.Hour})
+	l := NewListener(h, Handler[*thing](f), nil, Config{Resync: time.Hour})
 	forever(l)
 	h.Join(l, nil)
 	var p pending[*thing]
@@ -174,26 +173,21 @@ func TestSlowCallCausesFewWarnings(t *testing.T) {
 		w := &world{}
 		h := newHub(t, w)
 		defer h.Stop(errLeft)
-		l := NewListener(h, Handler[*thing](sleeper{}), Config[*thing]{})
-		var mu sync.Mutex // timers call Slow
-		var slow []time.Duration
-		h.Slow = func(s status.Subscription) {
-			mu.Lock()
-			defer mu.Unlock()
-			if slow = append(slow, s.Busy); len(slow) == 10 {
-				l.End(errLeft) // the warnings do not end
-			}
-		}
+		l := NewListener(h, Handler[*thing](sleeper{}), nil, Config{})
+		var log testkit.Log
+		h.Log = log.Logger()
 		h.Join(l, nil)
 		for version, seconds := range []int{9, 50, 30, 9} {
 			w.apply(t, h, &thing{"a", seconds, version + 1})
 			time.Sleep(time.Minute)
 		}
 		synctest.Wait()
-		mu.Lock()
-		defer mu.Unlock()
-		if want := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second}; !slices.Equal(slow, want) {
-			t.Errorf("warnings after %v, want %v", slow, want)
+		var want []string
+		for _, busy := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
+			want = append(want, fmt.Sprintf(`level=WARN msg="a handler is slow" resource=things handler="" call=%v backlog=0 oldest=0s`, busy))
+		}
+		if slow := log.Take(); !slices.Equal(slow, want) {
+			t.Errorf("warnings %q, want %q", slow, want)
 		}
 	})
 }
@@ -208,7 +202,7 @@ func TestStatusMeasuresCallsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
 		h := newHub(t, w)
-		l := NewListener(h, Handler[*thing](ignore{}), Config[*thing]{})
+		l := NewListener(h, Handler[*thing](ignore{}), nil, Config{})
 		forever(l)
 		h.Join(l, nil)
 		check := func(backlog int, busy, oldest time.Duration) {
@@ -252,7 +246,7 @@ func TestPanicsAreReportedAndDeliveryGoesOn(t *testing.T) {
 		return true
 	}
 	handler := Handler[*thing](panicking{f})
-	l := NewListener(h, handler, Config[*thing]{Filter: filter, OnPanic: func(value any) { panics = append(panics, value) }})
+	l := NewListener(h, handler, filter, Config{OnPanic: func(value any) { panics = append(panics, value) }})
 	forever(l)
 	h.Join(l, nil)
 	var p pending[*thing]
@@ -282,10 +276,10 @@ func (p panicking) OnDelete(last *thing, seen bool) { p.follower.OnDelete(last, 
 func TestListenerAtItsLimitEnds(t *testing.T) {
 	w := &world{}
 	h := newHub(t, w)
-	var reported []string
-	h.Report = func(handler string, why error) { reported = append(reported, fmt.Sprint(handler, ": ", why)) }
-	l := NewListener(h, Handler[*thing](follow(t)), Config[*thing]{Name: "limited", Limit: 2})
-	folds := NewListener(h, Handler[*thing](follow(t)), Config[*thing]{Name: "folds"})
+	var log testkit.Log
+	h.Log = log.Logger()
+	l := NewListener(h, Handler[*thing](follow(t)), nil, Config{Name: "limited", Limit: 2})
+	folds := NewListener(h, Handler[*thing](follow(t)), nil, Config{Name: "folds"})
 	forever(l)
 	forever(folds)
 	h.Join(l, nil)
@@ -299,7 +293,8 @@ func TestListenerAtItsLimitEnds(t *testing.T) {
 		t.Errorf("above the limit: %v, %+v", l.Err(), l.Status())
 	}
 	w.apply(t, h, &thing{"a", 1, 4})
-	if want := []string{"limited: " + ErrBacklog.Error()}; !slices.Equal(reported, want) || folds.Status().Backlog != 2 {
+	want := []string{`level=ERROR msg="a subscription has ended" resource=things handler=limited why="` + ErrBacklog.Error() + `"`}
+	if reported := log.Take(); !slices.Equal(reported, want) || folds.Status().Backlog != 2 {
 		t.Errorf("reported %q, want %q; the other one: %+v", reported, want, folds.Status())
 	}
 	folds.End(errLeft)
@@ -317,7 +312,7 @@ func TestWriterWaitsForRoom(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{}
 				h := newHub(t, w)
-				l := NewListener(h, Handler[*thing](follow(t)), Config[*thing]{Limit: 1, Block: true})
+				l := NewListener(h, Handler[*thing](follow(t)), nil, Config{Limit: 1, Block: true})
 				forever(l)
 				h.Join(l, nil)
 				w.apply(t, h, &thing{"a", 1, 1}, &thing{"a", 1, 2})
@@ -353,11 +348,11 @@ func TestHandlerThatExitsEndsItsListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := &world{}, follow(t)
 		h := newHub(t, w)
-		var reported []error
-		h.Report = func(_ string, why error) { reported = append(reported, why) }
-		exits := NewListener(h, Handler[*thing](exiting{}), Config[*thing]{})
+		var log testkit.Log
+		h.Log = log.Logger()
+		exits := NewListener(h, Handler[*thing](exiting{}), nil, Config{})
 		h.Join(exits, nil)
-		h.Join(NewListener(h, Handler[*thing](f), Config[*thing]{}), nil)
+		h.Join(NewListener(h, Handler[*thing](f), nil, Config{}), nil)
 		w.apply(t, h, &thing{"a", 1, 1}, &thing{"b", 1, 1})
 		synctest.Wait()
 		select {
@@ -366,7 +361,8 @@ func TestHandlerThatExitsEndsItsListener(t *testing.T) {
 			t.Error("the listener goes on")
 			exits.End(errLeft)
 		}
-		if !errors.Is(exits.Err(), errExited) || !slices.Equal(reported, []error{errExited}) || exits.Status().Busy != 0 {
+		reported := log.Take()
+		if !errors.Is(exits.Err(), errExited) || len(reported) != 1 || !strings.Contains(reported[0], errExited.Error()) || exits.Status().Busy != 0 {
 			t.Errorf("%v, reported %v, %+v", exits.Err(), reported, exits.Status())
 		}
 		w.apply(t, h, &thing{"c", 1, 1})
@@ -386,7 +382,7 @@ func TestStopWaitsForTheCallUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
 		h := newHub(t, w)
-		l := NewListener(h, Handler[*thing](sleeper{}), Config[*thing]{})
+		l := NewListener(h, Handler[*thing](sleeper{}), nil, Config{})
 		h.Join(l, nil)
 		w.apply(t, h, &thing{"a", 5, 1}, &thing{"b", 5, 1})
 		time.Sleep(time.Second)
@@ -397,7 +393,7 @@ func TestStopWaitsForTheCallUnderWay(t *testing.T) {
 		}
 		<-l.Released()
 		f := follow(t)
-		late := NewListener(h, Handler[*thing](f), Config[*thing]{})
+		late := NewListener(h, Handler[*thing](f), nil, Config{})
 		h.Join(late, nil)
 		<-late.Released()
 		if err := late.Err(); l.Err() != why || !errors.Is(err, why) || late.WaitSynced(t.Context()) == nil || len(h.All()) != 0 {
@@ -413,7 +409,7 @@ func TestStopWaitsForTheCallUnderWay(t *testing.T) {
 func TestFilterComparesWithWhatTheHandlerHas(t *testing.T) {
 	w, f := &world{}, follow(t)
 	h := newHub(t, w)
-	l := NewListener(h, Handler[*thing](f), Config[*thing]{Filter: func(t *thing) bool { return t.version%2 == 1 }})
+	l := NewListener(h, Handler[*thing](f), func(t *thing) bool { return t.version%2 == 1 }, Config{})
 	forever(l)
 	h.Join(l, nil)
 	for _, step := range []struct {
@@ -438,8 +434,8 @@ func TestFilterComparesWithWhatTheHandlerHas(t *testing.T) {
 		for l.next(&p) {
 			l.deliver(&p)
 		}
-		if f.want(step.want...); len(l.given) != len(f.has) {
-			t.Errorf("the filter remembers %d objects, the handler has %d", len(l.given), len(f.has))
+		if f.want(step.want...); len(l.filter.given) != len(f.has) {
+			t.Errorf("the filter remembers %d objects, the handler has %d", len(l.filter.given), len(f.has))
 		}
 	}
 	l.End(errLeft)
@@ -451,7 +447,7 @@ func TestNewOnlyHasNoOldObject(t *testing.T) {
 		w, got := &world{}, olds{}
 		h := newHub(t, w)
 		w.set(&thing{"a", 1, 1})
-		l := NewListener(h, Handler[*thing](&got), Config[*thing]{Filter: filter, NewOnly: true})
+		l := NewListener(h, Handler[*thing](&got), filter, Config{NewOnly: true})
 		forever(l)
 		h.Join(l, nil)
 		var p pending[*thing]
@@ -490,7 +486,7 @@ func TestIterationEnds(t *testing.T) {
 				h := newHub(t, w)
 				w.set(&thing{"a", 1, 1})
 				w.set(&thing{"b", 1, 1})
-				l := NewListener(h, Handler[*thing](f), Config[*thing]{})
+				l := NewListener(h, Handler[*thing](f), nil, Config{})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				ended := make(chan struct{})
@@ -531,20 +527,20 @@ func TestIterationIsReleased(t *testing.T) {
 			h := newHub(t, w)
 			w.set(&thing{"a", 1, 1})
 			all := func(*thing) bool { return true }
-			l := NewListener(h, Handler[*thing](f), Config[*thing]{Filter: all})
+			l := NewListener(h, Handler[*thing](f), all, Config{})
 			func() {
 				defer func() { _ = recover() }()
 				l.Pull(t.Context(), func() bool {
 					defer func() {
-						if run.IsClosed(l.Released()) || l.given == nil {
+						if run.IsClosed(l.Released()) || l.filter.given == nil {
 							t.Error("the listener was released while the body runs")
 						}
 					}()
 					return last(l)
 				})
 			}()
-			if !run.IsClosed(l.Released()) || l.hub.Load() != nil || l.handler != nil || l.given != nil ||
-				l.config.Filter != nil || len(h.All()) != 0 {
+			if !run.IsClosed(l.Released()) || l.hub.Load() != nil || l.handler != nil || l.filter.given != nil ||
+				l.filter.passes != nil || len(h.All()) != 0 {
 				t.Error("the listener is not released")
 			}
 			l.End(errLeft)

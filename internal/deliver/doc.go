@@ -7,7 +7,8 @@
 // the hub; then either that of the store, in the function passed to Apply, or that of a listener. A listener that
 // joins, ends or resyncs takes Hub.turn before the hub's lock, so a write waits for one such listener at most. An index
 // function is part of a write, so it runs under all locks of the write except a listener's. Handlers and filters run
-// without locks, so they may subscribe, end listeners and read. Hub.Report runs under the lock of the hub.
+// without locks, so they may subscribe, end listeners and read. A listener that ends by itself is logged under the lock
+// of the hub.
 package deliver
 
 import (
@@ -45,14 +46,13 @@ type Handler[T object.Object] interface {
 }
 
 // Config says how a listener delivers.
-type Config[T object.Object] struct {
-	Name   string       // of the handler
-	Filter func(T) bool // selects the objects for the handler; nil means all
+type Config struct {
+	Name string // of the handler
 	// Limit is how many changes may wait besides one for each key. Zero folds the changes of a key instead.
 	Limit  int
 	Block  bool // with Limit: more changes make the caller wait, instead of ending the listener
 	Resync time.Duration
 	// NewOnly passes the zero T as the old object of an update.
 	NewOnly bool
-	OnPanic func(value any) // receives the panics of the handler and of Filter; nil lets them end the program
+	OnPanic func(value any) // receives the panics of the handler and of the filter; nil lets them end the program
 }

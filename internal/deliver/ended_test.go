@@ -15,7 +15,7 @@ import (
 // Guarantees: L4
 func TestEndedIsLikeAListenerThatCannotJoin(t *testing.T) {
 	why := errors.New("nothing to listen to")
-	l := NewListener(newHub(t, &world{}), Handler[*thing](follow(t)), Config[*thing]{})
+	l := NewListener(newHub(t, &world{}), Handler[*thing](follow(t)), nil, Config{})
 	l.hub.Load().Join(l, why)
 	for name, ended := range map[string]interface {
 		HasSynced() bool

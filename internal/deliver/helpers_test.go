@@ -3,6 +3,7 @@ package deliver
 import (
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/object"
-	"github.com/typedinformer/informer/status"
 )
 
 // thing is an object with a version. Things of one name and another id are different objects.
@@ -145,8 +145,7 @@ func newHub(t *testing.T, w *world) *Hub[*thing] {
 	h.Resource = "things"
 	h.View = w.view
 	h.Unsynced = func(cause error) error { return fmt.Errorf("not synced: %w", cause) }
-	h.Report = func(handler string, why error) { t.Logf("%s: %v", handler, why) }
-	h.Slow = func(s status.Subscription) { t.Logf("%s is slow", s.Name) }
+	h.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	return h
 }
 

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/status"
 )
 
 // View is the content of a store at one moment, ordered by namespace, then name.
@@ -26,10 +26,9 @@ type View[T object.Object] interface {
 type Hub[T object.Object] struct {
 	// Set these before the first use. Resource names the collection, in errors and profiles.
 	Resource string
-	View     func() View[T]                    // returns the present content of the store
-	Unsynced func(cause error) error           // returns an error that says what the store lacks
-	Report   func(handler string, cause error) // reports a listener that nobody closed, but that has ended
-	Slow     func(status.Subscription)         // reports a listener whose handler is slow
+	Log      *slog.Logger
+	View     func() View[T]          // returns the present content of the store
+	Unsynced func(cause error) error // returns an error that says what the store lacks
 
 	synced     chan struct{}  // closed when the store has the whole collection
 	stopped    chan struct{}  // closed when the hub accepts no more listeners
@@ -100,6 +99,11 @@ func (h *Hub[T]) Apply(write func() ([]Change[T], error), initial bool) ([]Chang
 		}
 	}
 	return changes, nil
+}
+
+// Report logs that a subscription ended by itself.
+func (h *Hub[T]) Report(handler string, cause error) {
+	h.Log.Error("a subscription has ended", "resource", h.Resource, "handler", handler, "why", cause)
 }
 
 // Load records that the store has the whole collection, and notifies the listeners.

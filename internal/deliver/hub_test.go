@@ -27,7 +27,7 @@ func TestWriteBeforeThoseWhoWaitToJoin(t *testing.T) {
 	for range 20 {
 		joining.Go(func() {
 			for !over.Load() {
-				h.Join(NewListener(h, Handler[*thing](follow(t)), Config[*thing]{}), nil)
+				h.Join(NewListener(h, Handler[*thing](follow(t)), nil, Config{}), nil)
 			}
 		})
 	}

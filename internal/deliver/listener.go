@@ -26,11 +26,11 @@ type Listener[T object.Object] struct {
 	hub      atomic.Pointer[Hub[T]] // nil once released
 	resource string                 // the hub's
 	epoch    time.Time              // the hub's
-	config   Config[T]
-	handler  Handler[T]       // nil once released
-	given    map[object.Key]T // with a filter: the objects that the handler has; only the delivering goroutine uses it
-	start    func()           // run, with labels for profiles; creating it once saves an allocation at each start
-	wake     chan struct{}    // holds a token when an iteration may have something to yield; nil for a handler
+	config   Config
+	handler  Handler[T]    // nil once released
+	filter   filter[T]     // zero for none, and once released
+	start    func()        // run, with labels for profiles; creating it once saves an allocation at each start
+	wake     chan struct{} // holds a token when an iteration may have something to yield; nil for a handler
 
 	mu      sync.Mutex // protects the fields below; taken after the lock of the hub
 	backlog backlog[T]
@@ -46,6 +46,22 @@ type Listener[T object.Object] struct {
 	room    chan struct{} // closed when the backlog is no longer full; nil if nobody waits
 }
 
+// filter selects the objects for a handler.
+type filter[T object.Object] struct {
+	passes func(T) bool
+	given  map[object.Key]T // the objects that the handler has; only the delivering goroutine uses it
+}
+
+// Subscriber is a listener of objects of any type.
+type Subscriber interface {
+	HasSynced() bool
+	WaitSynced(ctx context.Context) error
+	End(why error)
+	Released() <-chan struct{}
+	Err() error
+	Status() status.Subscription
+}
+
 // ErrBacklog indicates that a listener ended because its handler was too many changes behind.
 var ErrBacklog = errors.New("the handler is too far behind")
 
@@ -54,8 +70,9 @@ var (
 	errLeft   = errors.New("the iteration has ended")
 )
 
-// NewListener returns a listener that [Hub.Join] or [Listener.Pull] opens.
-func NewListener[T object.Object](h *Hub[T], handler Handler[T], config Config[T]) *Listener[T] {
+// NewListener returns a listener that [Hub.Join] or [Listener.Pull] opens. handler receives the objects for which
+// passes returns true. If passes is nil, it receives all.
+func NewListener[T object.Object](h *Hub[T], handler Handler[T], passes func(T) bool, config Config) *Listener[T] {
 	l := &Listener[T]{
 		resource: h.Resource,
 		epoch:    h.epoch,
@@ -75,12 +92,12 @@ func NewListener[T object.Object](h *Hub[T], handler Handler[T], config Config[T
 	}
 	if config.OnPanic != nil && handler != nil {
 		l.handler = guarded[T]{handler, config.OnPanic}
-		if config.Filter != nil {
-			l.config.Filter = guardedFilter(config.Filter, config.OnPanic)
+		if passes != nil {
+			passes = guardedFilter(passes, config.OnPanic)
 		}
 	}
-	if config.Filter != nil {
-		l.given = map[object.Key]T{}
+	if passes != nil {
+		l.filter = filter[T]{passes, map[object.Key]T{}}
 	}
 	return l
 }
@@ -302,7 +319,7 @@ func (l *Listener[T]) endLocked(cause error) {
 // releaseLocked drops the references to objects and callbacks.
 func (l *Listener[T]) releaseLocked() {
 	l.hub.Store(nil)
-	l.handler, l.given, l.rounds.timer, l.slow.timer = nil, nil, nil, nil
-	l.config.Filter, l.config.OnPanic = nil, nil
+	l.handler, l.rounds.timer, l.slow.timer = nil, nil, nil
+	l.filter, l.config.OnPanic = filter[T]{}, nil
 	close(l.done)
 }

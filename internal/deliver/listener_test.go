@@ -16,7 +16,7 @@ import (
 func TestEndingAndForgettingIsOneStep(t *testing.T) {
 	w := &world{}
 	h := newHub(t, w)
-	l := NewListener(h, Handler[*thing](follow(t)), Config[*thing]{})
+	l := NewListener(h, Handler[*thing](follow(t)), nil, Config{})
 	h.Join(l, nil)
 	l.mu.Lock() // stops End half way
 	ending := make(chan struct{})
@@ -51,7 +51,7 @@ func TestEndBeforeTheCallDropsIt(t *testing.T) {
 					w, f := &world{}, follow(t)
 					h := newHub(t, w)
 					w.set(&thing{"a", 1, 1})
-					l := NewListener(h, Handler[*thing](f), Config[*thing]{Filter: filter})
+					l := NewListener(h, Handler[*thing](f), filter, Config{})
 					h.Join(l, nil)
 					synctest.Wait()
 					if want := []string{"add a@1 initial=true"}; !slices.Equal(f.calls, want) {
@@ -80,7 +80,7 @@ func TestEndBeforeTheCallDropsIt(t *testing.T) {
 // A change of a key that a handler has allocates nothing.
 func TestDeliveryAllocatesNothingInTheSteadyState(t *testing.T) {
 	nothing := Handler[*thing](ignore{})
-	l := NewListener(newHub(t, &world{}), nothing, Config[*thing]{})
+	l := NewListener(newHub(t, &world{}), nothing, nil, Config{})
 	byHand(l)
 	l.wake = make(chan struct{}, 1)
 	changes := []Change[*thing]{{Key: object.Key{Name: "a"}, Old: &thing{"a", 1, 1}, New: &thing{"a", 1, 2}}}

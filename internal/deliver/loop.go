@@ -81,7 +81,7 @@ func (l *Listener[T]) next(p *pending[T]) bool {
 
 // deliver calls the handler at most twice. The listener may end before either call.
 func (l *Listener[T]) deliver(p *pending[T]) {
-	if l.config.Filter != nil {
+	if l.filter.passes != nil {
 		l.deliverFiltered(p)
 		return
 	}
@@ -100,26 +100,26 @@ func (l *Listener[T]) deliver(p *pending[T]) {
 // deliverFiltered is deliver with a filter. It compares with the objects in given, since the result of a filter can
 // change.
 func (l *Listener[T]) deliverFiltered(p *pending[T]) {
-	old, has := l.given[p.Key]
+	old, has := l.filter.given[p.Key]
 	if has && p.Deleted && l.Open() {
-		delete(l.given, p.Key)
+		delete(l.filter.given, p.Key)
 		has = false
 		l.handler.OnDelete(p.Last, p.Final)
 	}
 	if object.IsNil(p.New) || !l.Open() {
 		return
 	}
-	passes := l.config.Filter(p.New)
+	passes := l.filter.passes(p.New)
 	switch {
 	case !l.Open():
 	case passes && has:
-		l.given[p.Key] = p.New
+		l.filter.given[p.Key] = p.New
 		l.update(old, p.New)
 	case passes:
-		l.given[p.Key] = p.New
+		l.filter.given[p.Key] = p.New
 		l.handler.OnAdd(p.New, p.initial)
 	case has:
-		delete(l.given, p.Key)
+		delete(l.filter.given, p.Key)
 		l.handler.OnDelete(old, false)
 	}
 }

@@ -47,6 +47,7 @@ func (l *Listener[T]) checkSlow() {
 	defer h.delivering.Done()
 	l.mu.Unlock()
 	if isSlow {
-		h.Slow(s)
+		h.Log.Warn("a handler is slow", "resource", h.Resource, "handler", s.Name, "call", s.Busy,
+			"backlog", s.Backlog, "oldest", s.Oldest)
 	}
 }

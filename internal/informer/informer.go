@@ -125,7 +125,7 @@ func New[T object.Object](c Config[T], invalid error) *Informer[T] {
 		store:   store,
 	}
 	f.Hub.Resource, f.Hub.View = c.Name, func() deliver.View[T] { return store.Snapshot() }
-	f.Hub.Unsynced, f.Hub.Report, f.Hub.Slow = f.unsynced, f.report, f.reportSlow
+	f.Hub.Log, f.Hub.Unsynced = c.Log, f.unsynced
 	audits := c.Audit
 	audits.Sources, audits.Published, audits.Stopped = f.audited, store.Published, f.Hub.Stopped()
 	var reflect func() error
@@ -320,12 +320,31 @@ func asUnsynced(err error) error {
 	return err
 }
 
-// Subscribe joins l to the handlers. If invalid, the error of l's handler or configuration, is not nil, l ends at once.
-func (f *Informer[T]) Subscribe(l *deliver.Listener[T], invalid error) {
+// Subscribe registers h for the objects for which filter returns true. A nil filter means all. If invalid, the error of
+// h or of its configuration, is not nil, the subscription ends at once.
+func (f *Informer[T]) Subscribe(h deliver.Handler[T], filter func(T) bool, c deliver.Config,
+	invalid error) deliver.Subscriber {
+	l := deliver.NewListener(f.Hub, h, filter, c)
 	f.Hub.Join(l, invalid)
 	if invalid != nil {
-		f.report(l.Name(), invalid)
+		f.Hub.Report(c.Name, invalid)
 	}
+	return l
+}
+
+// Pull calls h in the goroutine of the caller, and drain after each change, until drain returns false, ctx ends or the
+// informer stops. open reports whether the informer has not stopped.
+func (f *Informer[T]) Pull(ctx context.Context, h deliver.Handler[T], drain func(open func() bool) bool) {
+	l := deliver.NewListener(f.Hub, h, nil, deliver.Config{Name: "Changes"})
+	l.Pull(ctx, func() bool { return drain(l.Open) })
+}
+
+// Handlers returns the status of each open subscription.
+func (f *Informer[T]) Handlers() (all []status.Subscription) {
+	for _, l := range f.Hub.All() {
+		all = append(all, l.Status())
+	}
+	return all
 }
 
 // audited returns the sources that audits compare with the server.
@@ -453,17 +472,6 @@ func (f *Informer[T]) Reflectors() (all []status.Reflector, queued, blocked int)
 		}
 	}
 	return all, queued, blocked
-}
-
-// report logs that a subscription ended by itself.
-func (f *Informer[T]) report(handler string, why error) {
-	f.config.Log.Error("a subscription has ended", "resource", f.config.Name, "handler", handler, "why", why)
-}
-
-// reportSlow logs that a call of a handler takes long.
-func (f *Informer[T]) reportSlow(s status.Subscription) {
-	f.config.Log.Warn("a handler is slow", "resource", f.config.Name, "handler", s.Name, "call", s.Busy,
-		"backlog", s.Backlog, "oldest", s.Oldest)
 }
 
 // Stop ends all subscriptions, waits for the calls under way, and drops the deltas that are not in the store.
