@@ -13,7 +13,7 @@ import (
 // could not decode.
 func Opened[T object.Object](packed *Store[*compact.Object], lost *compact.Failures) *Store[T] {
 	var opener compact.Opener[T]
-	s := &Store[T]{packed: openedIndexer[T]{packed}}
+	s := &Store[T]{packed: packed}
 	packed.show = func(next *Snapshot[*compact.Object], changes []change[*compact.Object]) {
 		version := &next.version
 		next.late = &late{version, lost}
@@ -32,15 +32,6 @@ func Opened[T object.Object](packed *Store[*compact.Object], lost *compact.Failu
 	}
 	packed.show(packed.Snapshot(), nil)
 	return s
-}
-
-// indexer adds indexes of T to a store of packed objects, whose type T does not tell.
-type indexer[T object.Object] interface{ addIndex(table.AnyIndex[T]) }
-
-type openedIndexer[T object.Object] struct{ packed *Store[*compact.Object] }
-
-func (o openedIndexer[T]) addIndex(x table.AnyIndex[T]) {
-	o.packed.AddIndex(table.OpenedIndex(x, compact.Opener[T]{}))
 }
 
 // late are the objects of a snapshot with that version that readers could not decode. Nil has none.

@@ -10,6 +10,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/internal/store/arrival"
+	"github.com/typedinformer/informer/internal/store/compact"
 	"github.com/typedinformer/informer/internal/store/table"
 )
 
@@ -20,7 +21,7 @@ import (
 // does not end leaves both as they were.
 type Store[T object.Object] struct {
 	current atomic.Pointer[Snapshot[T]]
-	packed  indexer[T]                              // has the indexes, in place of table; nil for none
+	packed  *Store[*compact.Object]                 // has the indexes, in place of table; nil for none
 	show    func(*Snapshot[T], []deliver.Change[T]) // called with each snapshot before it is published; nil for none
 	same    func(a, b T) bool                       // reports whether two objects are equal
 	// values means that the objects come from functions of the program; see fetch.Source.HasValues. An object may lack a
@@ -51,7 +52,7 @@ func (s *Store[T]) Snapshot() *Snapshot[T] { return s.current.Load() }
 // AddIndex adds x to the store. The current snapshot has it when AddIndex returns.
 func (s *Store[T]) AddIndex(x table.AnyIndex[T]) {
 	if s.packed != nil {
-		s.packed.addIndex(x)
+		s.packed.AddIndex(table.OpenedIndex(x, compact.Opener[T]{}))
 		return
 	}
 	s.mu.Lock()
