@@ -76,7 +76,8 @@ func (r Resource) parts() (parts []core.Part) {
 		return r.selected()
 	}
 	for _, namespace := range r.sources() {
-		parts = append(parts, Selection{namespace, r.LabelSelector, r.FieldSelector, false}.part(r))
+		s := Selection{Namespace: namespace, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector}
+		parts = append(parts, s.part(r))
 	}
 	return parts
 }
