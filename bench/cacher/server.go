@@ -224,7 +224,8 @@ func (s *server) controls() http.Handler {
 		resident, err := residentMemory()
 		var memory runtime.MemStats
 		runtime.ReadMemStats(&memory)
-		return usage{measure.CPU(), resident, int64(memory.HeapAlloc), int64(memory.StackInuse)}, err
+		u := usage{CPU: measure.CPU(), Resident: resident, Heap: int64(memory.HeapAlloc), Stacks: int64(memory.StackInuse)}
+		return u, err
 	})
 	handle("change", func(r *http.Request) (any, error) {
 		n, err := strconv.Atoi(r.FormValue("n"))

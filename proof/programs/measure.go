@@ -27,8 +27,14 @@ type usage struct {
 
 // least returns the lesser value of each field.
 func (u usage) least(v usage) usage {
-	return usage{min(u.synced, v.synced), min(u.processor, v.processor), min(u.later, v.later),
-		min(u.resident, v.resident), min(u.peak, v.peak), min(u.heap, v.heap)}
+	return usage{
+		synced:    min(u.synced, v.synced),
+		processor: min(u.processor, v.processor),
+		later:     min(u.later, v.later),
+		resident:  min(u.resident, v.resident),
+		peak:      min(u.peak, v.peak),
+		heap:      min(u.heap, v.heap),
+	}
 }
 
 // result is what a program has used with one kind of informers, the least of all rounds.

@@ -36,8 +36,12 @@ func newChild[T childObject[T]](client *informer.Client, group *informer.Group, 
 	if err != nil {
 		return child[T]{}, err
 	}
-	return child[T]{i, informer.NewTypedClient[T](client, resource), informer.NewIndex(i, informer.OwnerKeys[T](owner)),
-		resource.GroupResource()}, nil
+	return child[T]{
+		informer: i,
+		client:   informer.NewTypedClient[T](client, resource),
+		byOwner:  informer.NewIndex(i, informer.OwnerKeys[T](owner)),
+		resource: resource.GroupResource(),
+	}, nil
 }
 
 // errNameTaken indicates that an object with the child's name does not belong to the website.

@@ -77,7 +77,8 @@ type shape struct {
 
 // measure counts the checkout at root.
 func measure(root string) (map[string]int, error) {
-	s := shape{map[string]int{}, map[string]bool{}, map[string][]map[string]bool{}, map[string][]map[string]bool{}}
+	s := shape{counts: map[string]int{}, tested: map[string]bool{},
+		inside: map[string][]map[string]bool{}, public: map[string][]map[string]bool{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
