@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/typedinformer/informer/internal/source/budget"
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/transport"
 	"github.com/typedinformer/informer/internal/source/warmstart"
@@ -41,14 +42,16 @@ import (
 //   - 64 KiB and 10 s for the body of an error, and 8 KiB for its message
 //   - 4 MiB and 10 s for a discovery document, which an informer reads only after a 404
 //
-// There is no limit on the number of objects in a collection. The informer keeps all of them, so its memory depends on
-// the server and on everybody who may create objects.
+// There is no limit on the number of objects in a collection, unless Config.MaxMemory is set. The informer keeps all of
+// them, so its memory depends on the server and on everybody who may create objects. If the first lists of a client are
+// going to take more memory than the process has, the informer warns; see [status.Forecast].
 type Client struct {
 	http    *transport.Client
 	cluster *warmstart.Cluster // of the server; those of WithTracer and WithObserver share it, and updating
 	// updating is held during an update, for http and cluster to have the same config.
 	updating *sync.Mutex
 	observe  func(obj Object) // see WithObserver; nil for none
+	budget   *budget.Budget   // of the informers
 }
 
 // errNoClient indicates a nil *Client.
@@ -69,7 +72,12 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{http: client, cluster: warmstart.NewCluster(config, client.Base()), updating: new(sync.Mutex)}, nil
+	return &Client{
+		http:     client,
+		cluster:  warmstart.NewCluster(config, client.Base()),
+		updating: new(sync.Mutex),
+		budget:   budget.New(),
+	}, nil
 }
 
 // Update makes the client use the server address, the TLS settings, the credentials, and the proxy, dialer, transport
@@ -124,6 +132,14 @@ func (c *Client) WithObserver(observe func(obj Object)) *Client {
 	observed := *c
 	observed.observe = observe
 	return &observed
+}
+
+// account returns the account of one informer that may hold so many bytes. A nil client has none.
+func (c *Client) account(most int64) *budget.Account {
+	if c == nil {
+		return nil
+	}
+	return c.budget.Account(most)
 }
 
 // Status returns the present status of the client.

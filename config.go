@@ -87,6 +87,13 @@ type Config[T Object] struct {
 	// definition is not installed. False means that the informer does not sync until the server serves the resource. In
 	// both cases, a 404 counts only if discovery shows the absence; see [status.ReflectorState].
 	AbsentIsSynced bool
+	// MaxMemory is the memory that the objects may take when the store is first filled, in bytes. If an estimate from the
+	// objects that have arrived exceeds it, the informer ends the list, logs an error that wraps [ErrMaxMemory] and says
+	// what would take less, and stores nothing of the list. WaitSynced returns that error. The informer tries again after
+	// one minute, and then after up to ten. The limit is for all namespaces or selections of the informer together. Later
+	// changes and lists are not limited. Zero means no limit: the informer then only warns when the process is going to
+	// use more memory than GOMEMLIMIT or its cgroup allows; see [status.Forecast].
+	MaxMemory int64
 	// AuditEvery is the period of audits, with a jitter of a tenth; see [Informer.Audit]. Zero means no periodic audits:
 	// the informer audits only after a warm start, and after the server was away. A [Reflector] has none.
 	AuditEvery time.Duration
@@ -101,6 +108,9 @@ type Config[T Object] struct {
 func (c *Config[T]) validate() error {
 	if c.AuditEvery < 0 {
 		return fmt.Errorf("Config.AuditEvery is %v: it must not be negative", c.AuditEvery)
+	}
+	if c.MaxMemory < 0 {
+		return fmt.Errorf("Config.MaxMemory is %d: it must not be negative", c.MaxMemory)
 	}
 	if c.PageSize < 0 {
 		return fmt.Errorf("Config.PageSize is %d: it must not be negative", c.PageSize)

@@ -51,11 +51,12 @@ func newEngine[T, H Object](client *Client, resource Resource, config Config[T],
 		Log:        config.logger(),
 		Settle:     settle,
 	}
+	account := client.account(config.MaxMemory)
 	c.Reflect = func(part core.Part, shard shardset.Shard, sink reflector.Sink[H],
 		held func(Key) (H, bool)) (*reflector.Loop[H], error) {
 		r := resource.part(selectionOf(part))
 		r.Shard = Shard(shard)
-		return newLoop(client, r, config, packing, transform, sink, held)
+		return newLoop(client, account, r, config, packing, transform, sink, held)
 	}
 	c.NotSynced = func(why string, errs []error) error {
 		return &NotSyncedError{Resource: resource, Why: why, errs: errs}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	core "github.com/typedinformer/informer/internal/informer"
+	"github.com/typedinformer/informer/internal/source/budget"
 	"github.com/typedinformer/informer/internal/source/fetch"
 )
 
@@ -37,6 +38,9 @@ var (
 	// ErrRunning indicates that Run has been called before.
 	ErrRunning = core.ErrRunning
 )
+
+// ErrMaxMemory indicates that a collection takes more memory than Config.MaxMemory. The text has the figures.
+var ErrMaxMemory = budget.ErrMaxMemory
 
 // ErrAbsent indicates that the server does not serve a resource: it answers 404, and its discovery documents show that
 // no version of the API group has the resource.

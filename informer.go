@@ -79,15 +79,17 @@ func (i *Informer[T]) HasSynced() bool { return run.IsClosed(i.synced) }
 
 // WaitSynced waits until the store has the whole collection, and then returns nil. If ctx ends first, it returns a
 // [*NotSyncedError] that wraps the cause of ctx, or an error that wraps [ErrNotStarted] too if Run was not called. If
-// the informer stops first, the error wraps [ErrStopped]. If [New] rejected its arguments, WaitSynced returns that
-// error at once, whether Run was called or not.
+// the informer stops first, the error wraps [ErrStopped]. If the collection takes more memory than Config.MaxMemory,
+// the error wraps [ErrMaxMemory] as soon as that is known. The informer keeps trying, so that a later call can succeed.
+// If [New] rejected its arguments, WaitSynced returns that error at once, whether Run was called or not.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.WaitSynced(ctx) }
 
 // WaitReadable is WaitSynced for a cached read, which should rather fail than wait for a server that refuses. It
 // returns the [*NotSyncedError] at once if the resource has no lists; see [ErrNoList]. It returns it as soon as two
-// lists in a row have failed and the last failure is 401, 403 or [ErrAbsent], which a retry seldom ends. After any
-// other failure it returns the error once timeout has passed. It does not cut a list short that is under way: a slow
-// first list is no failure. The informer keeps trying, so that a later call can succeed.
+// lists in a row have failed and the last failure is 401, 403 or [ErrAbsent], which a retry seldom ends. After an
+// [ErrMaxMemory], one failure is enough. After any other failure it returns the error once timeout has passed. It does
+// not cut a list short that is under way: a slow first list is no failure. The informer keeps trying, so that a later
+// call can succeed.
 //
 // While the informer waits for its next try, a later call returns an error of the first two kinds at once.
 func (i *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) error {

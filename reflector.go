@@ -13,6 +13,7 @@ import (
 	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/budget"
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
@@ -56,18 +57,20 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if o.holder, _ = sink.(Holder[T]); o.holder != nil {
 		held = o.holder.Get
 	}
-	loop, err := newLoop(client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, config.Transform, o, held)
+	loop, err := newLoop(client, client.account(config.MaxMemory), resource, config,
+		intake.Unpacked[T]{Decoded: config.goType()}, config.Transform, o, held)
 	if err != nil {
 		return nil, err
 	}
 	return &Reflector[T]{resource, loop}, nil
 }
 
-// newLoop returns the engine of a reflector of resource. It decodes objects of packing's type, from which packing makes
-// an H, and puts deltas into sink. transform is Config.Transform of an H; nil for none. held returns an object that the
-// sink has; nil if the sink does not know.
-func newLoop[T, H Object](client *Client, resource Resource, config Config[T], packing intake.Packing[H],
-	transform func(H) (H, error), sink reflector.Sink[H], held func(Key) (H, bool)) (*reflector.Loop[H], error) {
+// newLoop returns the engine of a reflector of resource, with an account of client. It decodes objects of packing's
+// type, from which packing makes an H, and puts deltas into sink. transform is Config.Transform of an H; nil for none.
+// held returns an object that the sink has; nil if the sink does not know.
+func newLoop[T, H Object](client *Client, account *budget.Account, resource Resource, config Config[T],
+	packing intake.Packing[H], transform func(H) (H, error), sink reflector.Sink[H],
+	held func(Key) (H, bool)) (*reflector.Loop[H], error) {
 	if err := resource.validate(); err != nil {
 		return nil, err
 	}
@@ -102,6 +105,7 @@ func newLoop[T, H Object](client *Client, resource Resource, config Config[T], p
 		Check:         d.Pool.Check,
 		Torn:          held != nil, // a sink that knows its objects ignores what it has already
 	})
+	log := config.logger().With("resource", resource.String())
 	c := reflector.Config[H]{
 		Sink:       sink,
 		Source:     source,
@@ -113,10 +117,14 @@ func newLoop[T, H Object](client *Client, resource Resource, config Config[T], p
 		PollEvery:  config.PollEvery,
 		TellAbsent: config.AbsentIsSynced,
 		OnFailure:  config.OnFailure,
-		Log:        config.logger().With("resource", resource.String()),
+		Log:        log,
+		Progress: &intake.Progress[H]{
+			List:    account.List(resource.String(), log),
+			Measure: core.Layouts[H]{Decoder: d}.Measure,
+		},
 	}
 	if config.WarmStart.Storage != nil {
-		c.Saved = reflector.NewSaved(savedConfig(client, resource, config, c.Log), source, d)
+		c.Saved = reflector.NewSaved(savedConfig(client, resource, config, log), source, d)
 	}
 	return reflector.New(c), nil
 }

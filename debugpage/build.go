@@ -189,6 +189,14 @@ func (b *builder) audit(s status.Audit) *Audit {
 	return a
 }
 
+func listProgress(s status.List) ListProgress {
+	p := ListProgress{Read: s.Objects, ListBytes: s.Bytes, ListTotal: s.Total}
+	if s.Ended.IsZero() && s.Objects > 0 {
+		p.Progress = s.String()
+	}
+	return p
+}
+
 func (b *builder) watch(name string, r status.Reflector) Watch {
 	w := Watch{
 		Namespace:           r.Namespace,
@@ -214,7 +222,7 @@ func (b *builder) watch(name string, r status.Reflector) Watch {
 		Failures:            r.Failures,
 		DecodeErrors:        r.DecodeErrors,
 		Stale:               r.Stale,
-		Read:                r.Read,
+		ListProgress:        listProgress(r.List),
 		Transitions:         []Transition{},
 	}
 	for _, t := range r.Transitions[max(0, len(r.Transitions)-maxTransitions):] {

@@ -132,10 +132,14 @@ func watchProblems(r status.Reflector, now time.Time) (found []finding) {
 			count(r.Failures, "failure"), lastError(r.LastError, r.LastErrorTime, now)), ""})
 	case r.State == status.ReflectorListing && down > slowStart:
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down),
-			count(r.Read, "object"), lastError(r.LastError, r.LastErrorTime, now)), ""})
+			count(r.List.Objects, "object"), lastError(r.LastError, r.LastErrorTime, now)), ""})
 	case r.State == status.ReflectorWatching && down > patientIdle:
 		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r.LastError, r.LastErrorTime,
 			now), ""})
+	}
+	if r.List.Forecast.Exceeded {
+		found = append(found, finding{SeverityWarning, "the first list may take more memory than the process has: " +
+			r.List.String(), ""})
 	}
 	if r.WarmStart.SaveError != nil {
 		found = append(found, finding{SeverityWarning, "the state for a warm start cannot be saved", ""})
@@ -347,6 +351,8 @@ func class(err error) string {
 		return "timeout"
 	case utilnet.IsConnectionReset(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection lost"
+	case errors.Is(err, informer.ErrMaxMemory):
+		return "more than Config.MaxMemory"
 	case errors.Is(err, informer.ErrTooLarge):
 		return "response too large"
 	}

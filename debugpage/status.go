@@ -169,13 +169,23 @@ type Watch struct {
 	Failures     int `json:"failures"`
 	DecodeErrors int `json:"decodeErrors"`
 	Stale        int `json:"stale"`
-	// Read is the number of objects read of the current list, or of the last one.
-	Read      int      `json:"read"`
+	ListProgress
 	LastError *Failure `json:"lastError,omitempty"`
 	// WarmStart is absent unless the watch has loaded a saved state or saved one, or has tried to.
 	WarmStart *WarmStart `json:"warmStart,omitempty"`
 	// Transitions are the latest states, the oldest first, 16 at most.
 	Transitions []Transition `json:"transitions"`
+}
+
+// ListProgress is the progress of the list under way, or of the last one.
+type ListProgress struct {
+	// Read is the number of objects read so far, and ListBytes that of received bytes.
+	Read      int   `json:"read"`
+	ListBytes int64 `json:"listBytes"`
+	// ListTotal is the number of objects that the list will have. It is absent if that is not known.
+	ListTotal int `json:"listTotal,omitempty"`
+	// Progress describes a list under way, and what memory it will take if a limit is near.
+	Progress string `json:"progress,omitempty"`
 }
 
 // Transition is a change of the state of a watch.

@@ -325,6 +325,20 @@ func TestProblems(t *testing.T) {
 				r.Errorf("%+v", got)
 			}
 		},
+		"first list over the memory": func(r *rig) {
+			s := informer.InformerStatus{Resource: informer.Resource{GroupVersionResource: core.WithResource("pods")}}
+			list := status.List{Began: time.Now(), Objects: 1500, Bytes: 5, Total: 88_000, Forecast: status.Forecast{Loaded: 12e6, Whole: 704e6,
+				Process: 804e6, Limit: 500e6, LimitedBy: "the cgroup", Exceeded: true, Metadata: 79e6}}
+			s.Reflectors = []status.Reflector{{State: status.ReflectorListing, List: list}}
+			r.config = debugpage.Config{Informers: []func() informer.InformerStatus{func() informer.InformerStatus { return s }}}
+			const text = "1,500 of 88,000 objects, 12 MB of memory; the whole collection will take about 704 MB, and the process about 804 MB " +
+				"of a limit of 500 MB (the cgroup); metadata only would take 79 MB"
+			r.expect("warning watch v1 pods: the first list may take more memory than the process has: " + text)
+			want := debugpage.ListProgress{Read: 1500, ListBytes: 5, ListTotal: 88_000, Progress: text}
+			if got := ask[debugpage.Status](r, "status.json").Informers[0].Watches[0].ListProgress; got != want {
+				r.Errorf("%+v", got)
+			}
+		},
 		"slow handler": func(r *rig) {
 			release := make(chan struct{})
 			defer close(release)

@@ -56,6 +56,10 @@
 //	informer_lists_total                  lists, each of one or several requests, by the label reason
 //	informer_watches_total                watches at a resource version, by the label reason
 //	informer_list_objects                 objects read so far of the current list, or of the last one
+//	informer_list_total_objects           objects that this list will have, or had; no series if that is not known
+//	informer_list_received_bytes          bytes of the bodies received so far of this list, without compression
+//	informer_list_forecast_bytes          memory that the whole collection will take; no series unless a first list is near a limit
+//	informer_list_exceeds_memory          1 if the process is going to use more than 80% of its memory limit for this first list
 //
 // The label reason is one of status.Reason: absent, audit, behind, ended, expired, failed, first, polled, refused,
 // restored, shard, unclear, updated or warm start.

@@ -107,6 +107,15 @@ var (
 		"Watches that the reflector requested at a resource version, by reason.", ofReason)
 	reflectorRead = gauge("informer_list_objects",
 		"Number of objects read so far of the current list, or of the last one.", sum, ofReflector)
+	reflectorTotal = gauge("informer_list_total_objects",
+		"Number of objects that the current list will have, or that the last one had.", sum, ofReflector)
+	reflectorListBytes = gauge("informer_list_received_bytes",
+		"Bytes of the bodies received so far of the current list, or of the last one, without compression.", sum, ofReflector)
+	reflectorForecast = gauge("informer_list_forecast_bytes",
+		"Memory that the whole collection of the first list under way will take, as far as is known.", sum, ofReflector)
+	reflectorExceeds = gauge("informer_list_exceeds_memory",
+		"Whether the process is going to use more than four fifths of its memory limit for the first list under way: 1 or 0.",
+		most, ofReflector)
 	reflectorLists = counter("reflector_lists_total", "Total number of API lists done by the reflectors",
 		ofRequests)
 	reflectorWatches = counter("reflector_watches_total", "Total number of API watches done by the reflectors",

@@ -244,7 +244,7 @@ func (p *page) addReflector(name string, collection informer.Resource, r status.
 	p.add(reflectorModified, float64(r.Traffic.Modified), name, group, version, resource, r.Namespace)
 	p.add(reflectorSharedKeys, float64(r.Traffic.SharedKeys), name, group, version, resource, r.Namespace)
 	p.add(reflectorCutAfter, r.Traffic.CutAfter.Seconds(), name, group, version, resource, r.Namespace)
-	p.add(reflectorRead, float64(r.Read), name, group, version, resource, r.Namespace)
+	p.addList(&r.List, name, group, version, resource, r.Namespace)
 
 	p.addWarmStart(&r.WarmStart, name, group, version, resource, r.Namespace)
 
@@ -255,6 +255,19 @@ func (p *page) addReflector(name string, collection informer.Resource, r status.
 	p.add(reflectorLists, float64(r.Traffic.Lists), reflector, r.Namespace)
 	p.add(reflectorWatches, float64(r.Traffic.Watches), reflector, r.Namespace)
 	p.add(reflectorVersion, lastDigits(r.ResourceVersion), reflector, r.Namespace)
+}
+
+// addList adds the metrics of the list under way, or of the last one. What is not known has no series.
+func (p *page) addList(s *status.List, labels ...string) {
+	p.add(reflectorRead, float64(s.Objects), labels...)
+	p.add(reflectorListBytes, float64(s.Bytes), labels...)
+	p.add(reflectorExceeds, truth(s.Forecast.Exceeded), labels...)
+	if s.Total > 0 {
+		p.add(reflectorTotal, float64(s.Total), labels...)
+	}
+	if s.Forecast.Loaded > 0 {
+		p.add(reflectorForecast, float64(max(s.Forecast.Whole, s.Forecast.Loaded)), labels...)
+	}
 }
 
 // addWarmStart adds the metrics of saved states, if the reflector has loaded or saved one, or has tried to.

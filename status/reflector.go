@@ -93,8 +93,8 @@ type Reflector struct {
 	// OutsideShard counts the objects and events from outside the shard that the server sent. Zero means that the server
 	// filters by shard, or that no shard is set.
 	OutsideShard int64
-	// Read is the number of objects read so far of the current list, or of the last one.
-	Read int
+	// List is the progress of the list under way, or of the last one.
+	List List
 	// WarmStart is the status of informer.Config.WarmStart.
 	WarmStart WarmStart
 }

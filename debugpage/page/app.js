@@ -427,7 +427,7 @@ const watchFacts = (w) => facts(
   ['Lists', number(w.lists) + (reasons(w.listsBy) ? `: ${reasons(w.listsBy)}` : '')],
   ['Watches', number(w.watches) + (reasons(w.watchesBy) ? `: ${reasons(w.watchesBy)}` : '')],
   ['Watches are cut after', w.cutAfterSeconds ? seconds(w.cutAfterSeconds) : ''],
-  ['Objects of the last list', number(w.read)],
+  ['Objects of the last list', w.progress || number(w.read)],
   ['Events', number(w.events)],
   ['Received', bytes(w.bytes)],
   ['Failures in a row', number(w.failures)],

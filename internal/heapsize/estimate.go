@@ -9,9 +9,11 @@ import (
 const (
 	sampled       = 32          // objects whose size is measured: together they take about a millisecond
 	sampledFor    = time.Minute // the time for which their mean counts
-	overheadStore = 100         // bytes for each object, as BenchmarkStoreOverhead measures them
 	overheadIndex = 50          // bytes for each object and index
 )
+
+// OverheadStore is the memory that a store takes for each object, in bytes, as BenchmarkStoreOverhead measures it.
+const OverheadStore = 100
 
 // Estimate estimates the memory of a store of objects from the sizes of some of them. It is safe for concurrent use.
 type Estimate[T any] struct {
@@ -39,7 +41,7 @@ func (e *Estimate[T]) Of(objects, indexes int, all iter.Seq[T]) int64 {
 	if e.measured.IsZero() || time.Since(e.measured) > sampledFor || objects > 2*e.objects || 2*objects < e.objects {
 		e.measured, e.objects, e.mean = time.Now(), objects, e.meanSize(objects, all)
 	}
-	return int64(float64(objects) * (e.mean + overheadStore + overheadIndex*float64(indexes)))
+	return int64(float64(objects) * (e.mean + OverheadStore + overheadIndex*float64(indexes)))
 }
 
 // meanSize returns the mean size of objects from all over the store.

@@ -44,18 +44,18 @@ func TestMemoryIsMeasuredSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t)
 		s.of(0, 0, 0, false)
-		s.of(3, 0, 3*(1+overheadStore), true) // 0, 1 and 2: their mean is 1
+		s.of(3, 0, 3*(1+OverheadStore), true) // 0, 1 and 2: their mean is 1
 		time.Sleep(time.Second)
-		s.of(4, 0, 4*(1+overheadStore), false)
-		s.of(6, 0, 6*(1+overheadStore), false)
-		s.of(2, 0, 2*(1+overheadStore), false)
-		s.of(7, 0, 7*(3+overheadStore), true)
-		s.of(3, 0, 3*(1+overheadStore), true)
-		s.of(1, 0, overheadStore, true)
+		s.of(4, 0, 4*(1+OverheadStore), false)
+		s.of(6, 0, 6*(1+OverheadStore), false)
+		s.of(2, 0, 2*(1+OverheadStore), false)
+		s.of(7, 0, 7*(3+OverheadStore), true)
+		s.of(3, 0, 3*(1+OverheadStore), true)
+		s.of(1, 0, OverheadStore, true)
 		time.Sleep(time.Minute)
-		s.of(2, 0, 2*overheadStore, false)
+		s.of(2, 0, 2*OverheadStore, false)
 		time.Sleep(time.Second)
-		s.of(1, 0, overheadStore, true)
+		s.of(1, 0, OverheadStore, true)
 		s.of(0, 0, 0, false)
 	})
 }
@@ -63,8 +63,8 @@ func TestMemoryIsMeasuredSeldom(t *testing.T) {
 // Each index adds to the estimate, without measuring again.
 func TestIndexesCount(t *testing.T) {
 	s := newStore(t)
-	s.of(5, 2, 5*(2+overheadStore+2*overheadIndex), true)
-	s.of(5, 3, 5*(2+overheadStore+3*overheadIndex), false)
+	s.of(5, 2, 5*(2+OverheadStore+2*overheadIndex), true)
+	s.of(5, 3, 5*(2+OverheadStore+3*overheadIndex), false)
 }
 
 // The measured objects are few, and from all over the store.
@@ -75,7 +75,7 @@ func TestMeasuredObjectsAreSpread(t *testing.T) {
 	for i := range sampled {
 		mean += (i+1)*stride - 1
 	}
-	s.of(objects, 0, objects*int64(overheadStore)+int64(objects*mean/sampled), true)
+	s.of(objects, 0, objects*int64(OverheadStore)+int64(objects*mean/sampled), true)
 	if len(s.measured) != sampled || s.measured[0] != stride-1 || s.measured[sampled-1] != objects-1 || !slices.IsSorted(s.measured) {
 		t.Errorf("measured %d", s.measured)
 	}

@@ -9,18 +9,14 @@
 package informer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"runtime/pprof"
-	"strings"
 	"sync"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/heapsize"
@@ -28,7 +24,6 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
-	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/status"
@@ -195,129 +190,13 @@ func (f *Informer[T]) begin() error {
 
 // settle packs the objects again, when the handlers have processed the first list. It may run until ctx ends.
 func (f *Informer[T]) settle(ctx context.Context) {
-	if f.WaitSynced(ctx) != nil {
+	if f.waitSynced(ctx) != nil {
 		return
 	}
 	for _, l := range f.Hub.All() {
 		_ = l.WaitSynced(ctx) // the handlers need the processor more
 	}
 	f.config.Settle(ctx, f.store.Snapshot().All())
-}
-
-// WaitSynced waits until the store has the whole collection.
-func (f *Informer[T]) WaitSynced(ctx context.Context) error {
-	if run.IsClosed(f.Hub.Synced()) {
-		return nil
-	}
-	select {
-	case <-f.Hub.Synced():
-		return nil
-	case <-f.Hub.Stopped():
-		return f.unsynced(ErrStopped)
-	case <-ctx.Done():
-		return f.unsynced(context.Cause(ctx))
-	}
-}
-
-// WaitReadable is WaitSynced for a cached read; see informer.Informer.
-func (f *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) error {
-	if run.IsClosed(f.Hub.Synced()) {
-		return nil
-	}
-	patience := time.NewTimer(timeout)
-	defer patience.Stop()
-	for late := false; ; {
-		waiting := f.waiting.Next()
-		if why := f.unreadable(late); why != nil {
-			return f.unsynced(why)
-		}
-		select {
-		case <-waiting:
-		case <-patience.C:
-			late = true
-		case <-f.Hub.Synced():
-			return nil
-		case <-f.Hub.Stopped():
-			return f.unsynced(ErrStopped)
-		case <-ctx.Done():
-			return f.unsynced(context.Cause(ctx))
-		}
-	}
-}
-
-// unreadable returns why a read does not wait any longer for the first lists, or nil. late is true
-// after the timeout of the read.
-func (f *Informer[T]) unreadable(late bool) error {
-	for _, m := range f.feeder.awaited() {
-		for _, feed := range m.Feeds {
-			if m.Sharding.Began(feed.part.Namespace) {
-				continue
-			}
-			switch n, err := feed.Loop.Failure(); {
-			case err == nil:
-			case n > 1 && fetch.IsLasting(err), errors.Is(err, fetch.ErrNoList):
-				return &unreadableError{"the server refuses it", asUnsynced(err)}
-			case late:
-				return &unreadableError{"the read does not wait longer", asUnsynced(err)}
-			}
-		}
-	}
-	return nil
-}
-
-// unreadableError is why a read does not wait for the first lists.
-type unreadableError struct {
-	says string
-	err  error // the failure of the list
-}
-
-func (e *unreadableError) Error() string { return e.says }
-func (e *unreadableError) Unwrap() error { return e.err }
-
-// unsynced returns an error that says what the store lacks and why. The error wraps cause.
-func (f *Informer[T]) unsynced(cause error) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.invalid != nil:
-		return f.invalid
-	case !f.started:
-		return fmt.Errorf("%s: %w: %w", f.config.Name, ErrNotStarted, cause)
-	}
-	var why []string
-	errs := []error{cause}
-	for _, m := range f.feeder.mirrors() {
-		for _, feed := range m.Feeds {
-			part, text := feed.part, ""
-			if m.Sharding.Began(part.Namespace) {
-				continue
-			}
-			if f.config.Selections {
-				text = cmp.Or(strings.TrimPrefix(part.Text, " "), "all namespaces") + ": "
-			} else if part.Namespace != "" {
-				text = "namespace " + part.Namespace + ": "
-			}
-			s := feed.Loop.Status()
-			if why = append(why, text+reflector.Text(&s)); s.LastError != nil {
-				errs = append(errs, asUnsynced(s.LastError))
-			}
-		}
-	}
-	return f.config.NotSynced(strings.Join(why, "; "), errs)
-}
-
-// asUnsynced returns the failure err of a list for a reader of objects. A 404 of the list must not tell the reader that
-// an object does not exist.
-func asUnsynced(err error) error {
-	switch {
-	case errors.Is(err, fetch.ErrNotServed):
-		return fetch.ErrNotServed
-	case apierrors.IsNotFound(err) && errors.Is(err, fetch.ErrNoList):
-		return fetch.ErrNoList
-	case apierrors.IsNotFound(err):
-		return errors.New(err.Error())
-	}
-	return err
 }
 
 // Subscribe registers h for the objects for which filter returns true. A nil filter means all. If invalid, the error of
@@ -373,7 +252,7 @@ func (f *Informer[T]) Audit(ctx context.Context) (status.AuditResult, error) {
 
 // runAudits runs the informer's own audits until ctx ends.
 func (f *Informer[T]) runAudits(ctx context.Context) {
-	if f.WaitSynced(ctx) != nil {
+	if f.waitSynced(ctx) != nil {
 		return
 	}
 	for _, m := range f.feeder.mirrors() {

@@ -29,6 +29,9 @@ type Collector interface {
 	Whole() bool
 	// Reset drops the objects so far. The list begins again.
 	Reset()
+	// EndPage is called after a page that is not the last one. remaining is the number of objects behind it, or nil if the
+	// server does not say it. An error ends the list.
+	EndPage(remaining *int64) error
 }
 
 // Listed is the position of a list.
@@ -97,6 +100,12 @@ func (s *Source) List(ctx context.Context, least string, size int, into Collecto
 		if query, err = nextPage(query, info); err != nil {
 			return Listed{}, err
 		}
+		if query == nil {
+			break
+		}
+		if err := into.EndPage(info.RemainingItemCount); err != nil {
+			return Listed{}, err
+		}
 	}
 	return listed, nil
 }
@@ -129,6 +138,9 @@ func (s *Source) ListAt(ctx context.Context, rv string, size int, into Collector
 				rv)
 		}
 		if query, err = nextPage(query, info); err != nil || query == nil {
+			return err
+		}
+		if err = into.EndPage(info.RemainingItemCount); err != nil {
 			return err
 		}
 	}

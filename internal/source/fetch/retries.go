@@ -1,11 +1,14 @@
 package fetch
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/typedinformer/informer/internal/source/budget"
 )
 
 const (
@@ -14,6 +17,9 @@ const (
 	maxBackoff    = 30 * time.Second
 	healthyAfter  = 2 * time.Minute  // the time without a failure that resets the backoff
 	maxRetryAfter = 10 * time.Minute // the limit of a server's Retry-After
+	// minLargeBackoff is the first backoff after a collection that takes more memory than the informer may hold. The later
+	// ones double, up to maxRetryAfter.
+	minLargeBackoff = time.Minute
 )
 
 // Retries counts the consecutive failures of a source, and determines the wait after each. It is safe for concurrent
@@ -34,6 +40,10 @@ func (r *Retries) Failed(now time.Time, err error) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 		delay = min(time.Duration(seconds)*time.Second, maxRetryAfter)
 		delay += rand.N(delay/10 + 1) // clients that the server rejected together should not retry together
+	}
+	if errors.Is(err, budget.ErrMaxMemory) { // each try reads a part of the collection
+		delay = min(minLargeBackoff<<min(before, 10), maxRetryAfter)
+		delay -= rand.N(delay / 10)
 	}
 	r.count, r.retryAt = before+1, now.Add(delay)
 	return delay

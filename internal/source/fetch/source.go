@@ -132,6 +132,9 @@ func (s *Source) Traffic() status.ReflectorTraffic {
 	}
 }
 
+// Received returns the number of bytes that the source has received. Any goroutine may call it.
+func (s *Source) Received() int64 { return s.bytes.Load() }
+
 // Awaits is a [status.Awaiting] that one goroutine changes and others read.
 type Awaits struct{ value atomic.Uint32 }
 

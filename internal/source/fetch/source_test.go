@@ -80,6 +80,13 @@ func (r *records) Whole() bool { return !r.broken }
 
 func (r *records) Reset() { r.lines = append(r.lines, "reset") }
 
+func (r *records) EndPage(remaining *int64) error {
+	if remaining != nil {
+		r.lines = append(r.lines, fmt.Sprintf("%d remain", *remaining))
+	}
+	return nil
+}
+
 func (r *records) AddValue(any, bool) {}
 
 func (r *records) Add(raw []byte, deleted bool, list *decode.ListInfo) {

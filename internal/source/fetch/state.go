@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/typedinformer/informer/internal/source/budget"
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/status"
 )
@@ -231,6 +232,9 @@ func (s State) Failed(err error, now time.Time) (next State, wait Wait, note str
 	case (expired || tooLarge) && s.List.Least != "": // the server is behind, or was restored
 		s.List.Least, s.Why = "", status.ReasonBehind
 		return s, NoWait, "listing again at any resource version"
+	case errors.Is(err, budget.ErrMaxMemory): // with the first page, the server says how many objects there are
+		s.paged, s.Why = now.Add(streamAgainAfter), status.ReasonFailed
+		return s, Backoff, ""
 	case errors.Is(err, ErrNoStreaming):
 		s.paged, s.Why = now.Add(streamAgainAfter), status.ReasonRefused
 		return s, NoWait, "falling back to paged lists"

@@ -34,6 +34,9 @@ func (i *Identities[T]) Whole() bool { return true }
 // Reset implements fetch.Collector. A list at exactly one resource version never begins again.
 func (i *Identities[T]) Reset() {}
 
+// EndPage implements fetch.Collector.
+func (i *Identities[T]) EndPage(*int64) error { return nil }
+
 // identitiesOf is the intake of one response.
 type identitiesOf[T object.Object] struct {
 	*Identities[T]

@@ -3,7 +3,6 @@ package intake
 import (
 	"errors"
 	"iter"
-	"sync/atomic"
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/source/decode"
@@ -14,19 +13,17 @@ var errNamelessFiltered = errors.New("Config.Filter rejects it, but its name cou
 
 // Collector collects the objects of a list. [Decoder.Collector] returns one.
 type Collector[T object.Object] struct {
-	decoder *Decoder[T]
-	asked   Asked
-	events  bool
-	read    *atomic.Int64
-	listing listing[T]
+	decoder  *Decoder[T]
+	asked    Asked
+	events   bool
+	progress *Progress[T]
+	listing  listing[T]
 }
 
 // Collector returns a collector of what was asked. If events is true, the objects come as the initial events of a
-// watch. The collector keeps the number of objects in read.
-func (d *Decoder[T]) Collector(asked Asked, events bool, read *atomic.Int64) *Collector[T] {
-	c := &Collector[T]{decoder: d, asked: asked, events: events, read: read}
-	c.Reset()
-	return c
+// watch.
+func (d *Decoder[T]) Collector(asked Asked, events bool, progress *Progress[T]) *Collector[T] {
+	return &Collector[T]{decoder: d, asked: asked, events: events, progress: progress}
 }
 
 // Intake implements fetch.Collector.
@@ -40,12 +37,23 @@ func (c *Collector[T]) Whole() bool { return len(c.listing.failed)+len(c.listing
 // Reset implements fetch.Collector.
 func (c *Collector[T]) Reset() {
 	c.listing = listing[T]{}
-	c.read.Store(0)
+	c.progress.List.Reset()
+}
+
+// EndPage implements fetch.Collector.
+func (c *Collector[T]) EndPage(remaining *int64) error {
+	c.progress.List.Remain(remaining)
+	return c.progress.check(c.listing.items)
+}
+
+// Complete notes that the list has ended. It returns an error if the list must not enter the sink.
+func (c *Collector[T]) Complete() error {
+	c.progress.List.Remain(new(int64))
+	return c.progress.check(c.listing.items)
 }
 
 // take adds an object. Initial events may include changes.
 func (c *Collector[T]) take(o Result[T]) error {
-	c.read.Add(1)
 	switch {
 	case o.Outside: // if it replaces one in the shard, the deletion of that one came before
 	case c.events && (o.Deleted || o.Filtered) && o.Key.Name != "":
@@ -57,6 +65,9 @@ func (c *Collector[T]) take(o Result[T]) error {
 		c.listing.fail(c.decoder.Failed(&o))
 	default:
 		c.listing.add(o.Object)
+	}
+	if c.progress.List.Read() {
+		return c.progress.check(c.listing.items)
 	}
 	return nil
 }

@@ -2,14 +2,16 @@ package intake
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/source/budget"
+	"github.com/typedinformer/informer/internal/source/fetch"
 )
 
 // A server that sends any number of objects without names takes little memory.
@@ -60,8 +62,10 @@ func TestLastChangeOfAnObjectCounts(t *testing.T) {
 		{true, []Result[*corev1.Pod]{pod("a"), nameless}, []string{"a"}, []string{""}},
 		{false, []Result[*corev1.Pod]{pod("a"), filtered, nameless, failed("b")}, []string{"a"}, []string{"b"}},
 	} {
-		var read atomic.Int64
-		l := newDecoder[*corev1.Pod](t).Collector(Asked{}, c.events, &read)
+		list := budget.New().Account(0).List("pods", slog.New(slog.DiscardHandler))
+		read := func() int { return list.Status(0).Objects }
+		progress := &Progress[*corev1.Pod]{List: list, Source: fetch.NewSource(fetch.Config{})}
+		l := newDecoder[*corev1.Pod](t).Collector(Asked{}, c.events, progress)
 		for _, r := range c.results {
 			if err := l.take(r); err != nil {
 				t.Fatal(err)
@@ -77,13 +81,13 @@ func TestLastChangeOfAnObjectCounts(t *testing.T) {
 			undecoded = append(undecoded, f.Key.Name)
 		}
 		slices.Sort(undecoded)
-		if !slices.Equal(items, c.items) || !slices.Equal(undecoded, c.undecoded) || read.Load() != int64(len(c.results)) {
-			t.Errorf("%v, events %t: items %q, undecoded %v, %d read", c.results, c.events, items, why, read.Load())
+		if !slices.Equal(items, c.items) || !slices.Equal(undecoded, c.undecoded) || read() != len(c.results) {
+			t.Errorf("%v, events %t: items %q, undecoded %v, %d read", c.results, c.events, items, why, read())
 		}
 		if l.Whole() != (len(c.undecoded) == 0) {
 			t.Errorf("%v: whole %t", c.results, l.Whole())
 		}
-		if l.Reset(); len(l.Items()) > 0 || !l.Whole() || read.Load() != 0 {
+		if l.Reset(); len(l.Items()) > 0 || !l.Whole() || read() != 0 {
 			t.Errorf("%v: something is left after Reset", c.results)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/typedinformer/informer/internal/object"
@@ -19,10 +18,11 @@ import (
 
 // Config describes a [Loop] of objects T.
 type Config[T object.Object] struct {
-	Sink    Sink[T]
-	Source  *fetch.Source
-	Absence fetch.Absence
-	Decoder *intake.Decoder[T]
+	Sink     Sink[T]
+	Source   *fetch.Source
+	Absence  fetch.Absence
+	Decoder  *intake.Decoder[T]
+	Progress *intake.Progress[T] // of the lists; New sets its Source
 
 	Shard *reshard.Adoption
 	Saved *warmstart.State // nil for no warm start
@@ -52,11 +52,11 @@ const defaultPollEvery = 30 * time.Second
 type Loop[T object.Object] struct {
 	Config[T]
 	warm     warmStart[T]
-	read     atomic.Int64  // objects read of the current list, or of the last one
 	cutAfter time.Duration // as of the last failure; see fetch.Source.Traffic
 	retries  fetch.Retries
 	state    fetch.State
 	listed   bool            // the sink has had a list
+	empty    bool            // the sink has had none, or the resource was absent since
 	stale    int             // the number of objects that could not be decoded, as of the last delta
 	received bool            // a resource version since the last flush
 	updated  context.Context // fetch.Source.Updated before the latest step; nil before the first
@@ -77,6 +77,7 @@ func New[T object.Object](c Config[T]) *Loop[T] {
 		Config: c,
 		warm:   warmStart[T]{state: c.Saved, log: c.Log},
 		state:  fetch.Start(!c.TellAbsent),
+		empty:  true,
 		status: status.Reflector{Since: time.Now()},
 
 		listsBy:   map[status.Reason]int{},
@@ -84,6 +85,7 @@ func New[T object.Object](c Config[T]) *Loop[T] {
 	}
 	c.Decoder.Report, c.Decoder.ReportShared = l.noteDecodeError, l.noteSharedKey
 	c.Decoder.ReportModified = l.noteModified
+	c.Progress.Source = c.Source
 	return l
 }
 

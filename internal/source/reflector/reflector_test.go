@@ -23,6 +23,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/budget"
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
@@ -224,6 +225,9 @@ func read(t *testing.T, configure func(*Config[*corev1.Pod]), f func(r *reading)
 			Absence: fetch.NewAbsence(source, false),
 			Decoder: &intake.Decoder[*corev1.Pod]{Pool: pool, Packing: intake.Unpacked[*corev1.Pod]{Decoded: pool.Type()},
 				Collection: collection{}, Calling: run.NewLimit(1)},
+			Progress: &intake.Progress[*corev1.Pod]{
+				List: budget.New().Account(0).List("pods", slog.New(slog.DiscardHandler)),
+			},
 			Shard:     reshard.NewAdoption(shardset.Shard{}),
 			PagedList: true,
 			OnFailure: func(err error) { r.failed.add(err) },
@@ -276,7 +280,7 @@ func TestListThenWatch(t *testing.T) {
 			read(t, func(config *Config[*corev1.Pod]) { config.PagedList = !c.stream }, func(r *reading) {
 				r.want(c.requests, []string{"=7 a,b", ".", "+8 c", "-9 a", ".", "@10 ", "."})
 				s := r.loop.Status()
-				if s.State != status.ReflectorWatching || s.ResourceVersion != "10" || !s.WatchOpen || s.Read != 2 || s.LastError != nil {
+				if s.State != status.ReflectorWatching || s.ResourceVersion != "10" || !s.WatchOpen || s.List.Objects != 2 || s.List.Total != 2 || s.LastError != nil {
 					r.Errorf("status %+v", s)
 				}
 				if lists := s.Traffic.ListsBy; !maps.Equal(lists, map[status.Reason]int{status.ReasonFirst: 1}) {

@@ -15,6 +15,7 @@ import (
 // Run lists and watches until ctx ends, the sink fails or Config.PollEvery forbids to go on; see informer.Reflector.
 func (l *Loop[T]) Run(ctx context.Context) error {
 	defer l.enter(status.ReflectorIdle, nil)
+	defer l.Progress.List.Close()
 	l.update(func(s *status.Reflector) {
 		if s.NoWatchSince.IsZero() {
 			s.NoWatchSince = time.Now()

@@ -15,8 +15,11 @@ import (
 // Text says in one line what a loop with the status s is doing, and after what failure.
 func Text(s *status.Reflector) string {
 	text := s.State.String()
-	if s.State == status.ReflectorIdle && !s.NoWatchSince.IsZero() {
+	switch {
+	case s.State == status.ReflectorIdle && !s.NoWatchSince.IsZero():
 		text = "Run has ended"
+	case s.State == status.ReflectorListing && s.List.Ended.IsZero() && s.List.Objects > 0:
+		text += ": " + s.List.String()
 	}
 	if s.WarmStart.CatchUpTo != "" {
 		text = "catching up from a saved state at resource version " + s.ResourceVersion + " to " + s.WarmStart.CatchUpTo +
@@ -41,7 +44,7 @@ func (l *Loop[T]) Status() status.Reflector {
 	s.Traffic.Late, s.Traffic.Modified = l.status.Traffic.Late, l.status.Traffic.Modified
 	s.Traffic.SharedKeys = l.Decoder.Shared()
 	s.Traffic.ListsBy, s.Traffic.WatchesBy = maps.Clone(l.listsBy), maps.Clone(l.watchesBy)
-	s.Read = int(l.read.Load())
+	s.List = l.Progress.List.Status(s.Traffic.Bytes)
 	s.OutsideShard = l.Decoder.Outside()
 	s.WarmStart = l.warm.status()
 	var retryAt time.Time

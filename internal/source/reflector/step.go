@@ -25,7 +25,7 @@ func (l *Loop[T]) step(ctx context.Context) error {
 		if l.moves() {
 			return l.move(ctx)
 		}
-		l.enter(status.ReflectorWatching, nil, "objects", l.read.Load(), "resourceVersion", l.state.Version)
+		l.enter(status.ReflectorWatching, nil, "objects", l.objects(), "resourceVersion", l.state.Version)
 		return l.watch(ctx)
 	}
 	if l.state.Phase == fetch.Polling {
@@ -42,11 +42,25 @@ func (l *Loop[T]) step(ctx context.Context) error {
 	l.count(l.listsBy)
 	l.outside = l.Decoder.Outside()
 	from := l.origin(WholeShard, time.Now().Round(0))
-	if l.PagedList || !l.state.Streams(time.Now()) {
-		return l.list(ctx, from)
-	}
-	return l.stream(ctx, from)
+	return l.progresses(l.empty, func() error {
+		if l.PagedList || !l.state.Streams(time.Now()) {
+			return l.list(ctx, from)
+		}
+		return l.stream(ctx, from)
+	})
 }
+
+// progresses calls list, which reads a list. first says that it fills an empty sink.
+func (l *Loop[T]) progresses(first bool, list func() error) (err error) {
+	end, done := l.Progress.Begin(first), false
+	defer func() { end(done) }() // even if a callback calls runtime.Goexit
+	err = list()
+	done = err == nil || first && !l.empty // the watch after it may fail
+	return err
+}
+
+// objects returns the number of objects of the last list.
+func (l *Loop[T]) objects() int { return l.Progress.List.Status(0).Objects }
 
 // origin returns the origin of a delta of that kind.
 func (l *Loop[T]) origin(kind OriginKind, listed time.Time) *Origin {
@@ -65,8 +79,8 @@ func (l *Loop[T]) startWarm(ctx context.Context) error {
 	}
 	l.warm.loaded()
 	l.Shard.Settle()
-	l.listed = true
-	l.read.Store(int64(len(d.Items)))
+	l.listed, l.empty = true, false
+	l.Progress.List.Loaded(len(d.Items))
 	l.state = l.state.Loaded(until, time.Now())
 	return nil
 }
@@ -81,7 +95,7 @@ func (l *Loop[T]) absent(ctx context.Context) error {
 	none := &Origin{Change: l.Shard.Change}
 	err := l.Sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: l.Decoder.Namespace, From: none})
 	if err == nil {
-		l.state.List.Told, l.listed = true, true
+		l.state.List.Told, l.listed, l.empty = true, true, true
 		l.noteStale()
 	}
 	return err
@@ -94,7 +108,7 @@ func (l *Loop[T]) asked(shard shardset.Shard) intake.Asked {
 
 // list lists the collection.
 func (l *Loop[T]) list(ctx context.Context, from *Origin) error {
-	into, size := l.Decoder.Collector(l.asked(from.Shard), false, &l.read), l.PageSize
+	into, size := l.Decoder.Collector(l.asked(from.Shard), false, l.Progress), l.PageSize
 	if l.state.List.Whole {
 		size = fetch.Whole
 	}
@@ -135,7 +149,7 @@ func (l *Loop[T]) ahead(ctx context.Context, listed fetch.Listed, from *Origin) 
 // poll waits until it is time for the next list of a collection that cannot be watched.
 func (l *Loop[T]) poll(ctx context.Context) error {
 	every := cmp.Or(l.PollEvery, defaultPollEvery)
-	l.enter(status.ReflectorPolled, nil, "objects", l.read.Load(), "every", every)
+	l.enter(status.ReflectorPolled, nil, "objects", l.objects(), "every", every)
 	l.Source.Awaits.Set(status.AwaitingRetry)
 	l.update(func(s *status.Reflector) { s.RetryAt = time.Now().Add(every) })
 	err := run.Sleep(ctx, every)
@@ -156,8 +170,10 @@ func (l *Loop[T]) move(ctx context.Context) error {
 	if rest, ok := l.Shard.Rest(); ok {
 		l.enter(status.ReflectorListing, nil)
 		l.count(l.listsBy)
-		into := l.Decoder.Collector(intake.Asked{Shard: rest}, false, &l.read)
-		err := l.Source.ListAt(ctx, l.state.Version, l.PageSize, into, rest.String())
+		into := l.Decoder.Collector(intake.Asked{Shard: rest}, false, l.Progress)
+		err := l.progresses(false, func() error {
+			return l.Source.ListAt(ctx, l.state.Version, l.PageSize, into, rest.String())
+		})
 		if err != nil {
 			if ctx.Err() == nil { // otherwise the shard has changed again, and the sink still has a part
 				l.state = l.state.Relist(l.state.Version, status.ReasonShard)
@@ -184,7 +200,7 @@ func (l *Loop[T]) stream(ctx context.Context, from *Origin) error {
 		return err
 	}
 	return l.during(w, func() error {
-		into := l.Decoder.Collector(l.asked(from.Shard), true, &l.read)
+		into := l.Decoder.Collector(l.asked(from.Shard), true, l.Progress)
 		version, err := w.InitialEvents(into)
 		if err != nil {
 			return err
@@ -284,11 +300,14 @@ func (l *Loop[T]) replaced(ctx context.Context, from *Origin, listed fetch.Liste
 	case back && !l.state.List.Restored: // read may contain the sink's copies instead of the objects that the server sent
 		return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, l.state.Version)
 	}
+	if err = read.Complete(); err != nil {
+		return err
+	}
 	d := Delta[T]{Type: Replaced, Items: read.Items(), Version: rv, Restored: l.state.Doubtful(), From: from}
 	d.Undecoded = slices.Collect(read.Undecoded())
 	if err = l.put(ctx, d); err == nil {
 		l.Shard.Settle()
-		l.listed = true
+		l.listed, l.empty = true, false
 		l.state = l.state.Listed(listed.Until, time.Now())
 		if l.Source.HasValues() && !l.state.Polls(time.Now()) {
 			l.state = l.state.Watches()

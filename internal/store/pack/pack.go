@@ -65,6 +65,22 @@ func putBuffer(b *[]byte) {
 	}
 }
 
+// Learn makes a dictionary of values, as if they were a random choice of many that were packed. p must not have packed
+// any. It is for estimates.
+func (p *Packer) Learn(values [][]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const every = (samples + probes) / probes // a probe
+	for i, raw := range values {
+		slot := &p.sample[(i-i/every)%samples]
+		if i%every == every-1 {
+			slot = &p.probe[i/every%probes]
+		}
+		*slot = append((*slot)[:0], raw[:min(len(raw), maxSample)]...)
+	}
+	p.tryLocked(maxDictionary)
+}
+
 // Pack returns head, followed by raw in packed form, and the dictionary that [Dictionary.Unpack] needs. It does not
 // compress a value that is longer than 32 MiB, or if that saves less than an eighth.
 func (p *Packer) Pack(head string, raw []byte) (string, *Dictionary) {

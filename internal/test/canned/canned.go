@@ -8,6 +8,8 @@ import (
 	"iter"
 	"net/http"
 	"path"
+	"slices"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +25,8 @@ import (
 type Server struct {
 	Media  string        // the media type of List and Frames
 	List   []byte        // the body of a list
+	Pages  [][]byte      // the bodies of its pages, instead of List
+	OnPage func(n int)   // called before page n is sent, from 0; nil for none
 	Frames []byte        // the frames of a watch, which then stays open
 	Hold   chan struct{} // holds up watches until it is closed; nil for none
 }
@@ -39,6 +43,28 @@ func ListOf(tb testing.TB, media string, pods iter.Seq[*corev1.Pod]) *Server {
 		tb.Fatal(err)
 	}
 	return &Server{Media: media, List: list.Bytes()}
+}
+
+// PagesOf returns a server with a list of pods in pages of that size, and no changes.
+func PagesOf(tb testing.TB, media string, pods []*corev1.Pod, size int) *Server {
+	tb.Helper()
+	s := &Server{Media: media}
+	for from := 0; from < len(pods); from += size {
+		meta, to := metav1.ListMeta{ResourceVersion: "1"}, min(from+size, len(pods))
+		if to < len(pods) {
+			meta.Continue, meta.RemainingItemCount = strconv.Itoa(len(s.Pages)+1), new(int64(len(pods)-to))
+		}
+		write := fleet.WriteListJSON
+		if media == decode.MediaProtobuf {
+			write = fleet.WriteListProtobuf
+		}
+		var page bytes.Buffer
+		if err := write(&page, meta, slices.Values(pods[from:to])); err != nil {
+			tb.Fatal(err)
+		}
+		s.Pages = append(s.Pages, page.Bytes())
+	}
+	return s
 }
 
 // Config returns the configuration of a client of s.
@@ -66,8 +92,15 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	if req.URL.Query().Get("watch") == "" {
-		resp.ContentLength = int64(len(s.List))
-		resp.Body = io.NopCloser(bytes.NewReader(s.List))
+		list := s.List
+		if len(s.Pages) > 0 {
+			n, _ := strconv.Atoi(req.URL.Query().Get("continue"))
+			if list = s.Pages[n]; s.OnPage != nil {
+				s.OnPage(n)
+			}
+		}
+		resp.ContentLength = int64(len(list))
+		resp.Body = io.NopCloser(bytes.NewReader(list))
 		return resp, nil
 	}
 	if s.Media == decode.MediaProtobuf {

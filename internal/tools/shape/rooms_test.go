@@ -34,7 +34,7 @@ var wings = map[string][]string{
 }
 
 // ground are the folders in internal whose packages import only each other.
-var ground = []string{"object", "shardset", "run", "histogram", "errtext", "heapsize", "notfound"}
+var ground = []string{"object", "shardset", "run", "histogram", "errtext", "heapsize", "memlimit", "notfound"}
 
 // packagesIn returns the directories of the packages in a folder of the repository, by their paths below base.
 func packagesIn(t *testing.T, folder, base string) map[string]string {

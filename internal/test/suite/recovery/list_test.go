@@ -129,7 +129,7 @@ func TestListBeginsAnewWhenATokenExpires(t *testing.T) {
 					want = append(want, "list limit=2 continue")
 				}
 				w.WantRequests(append(want, "list resourceVersion=9 resourceVersionMatch=NotOlderThan", "watch resourceVersion=12")...)
-				if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.Read != 5 {
+				if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.List.Objects != 5 {
 					w.Errorf("status %+v", s)
 				}
 				world.EqualsServer(w, inf)

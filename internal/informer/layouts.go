@@ -1,0 +1,122 @@
+package informer
+
+import (
+	"cmp"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/heapsize"
+	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/source/budget"
+	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/source/intake"
+	"github.com/typedinformer/informer/internal/store/compact"
+)
+
+// Layouts measures how much memory objects take as Decoder makes them, and how much they would take in other layouts.
+type Layouts[T object.Object] struct{ Decoder *intake.Decoder[T] }
+
+// Objects are measured in runs of neighbors, which share memory as all do: pods of one workload follow each other.
+// Hardly any object of a large collection has a neighbor in the dictionary of packed objects, so the dictionary is made
+// of objects between the runs.
+const (
+	runs      = 16
+	runLength = 8
+	perGap    = 5 // objects between two runs of which the dictionary is made
+)
+
+// Measure returns the mean sizes of objects, of which there is at least one. It takes some milliseconds.
+func (l Layouts[T]) Measure(objects []T) (s budget.Sizes) {
+	var set heapsize.Set
+	own := neighbors(objects)
+	for _, obj := range own {
+		l.Decoder.Packing.Measure(obj, &set)
+	}
+	s.Own = float64(set.Bytes())/float64(len(own)) + heapsize.OverheadStore
+	defer func() { _ = recover() }() // nothing else calls the encoder of the program's type
+	l.others(objects, &s)
+	return s
+}
+
+// others sets the sizes in other layouts, as far as objects can be encoded.
+func (l Layouts[T]) others(objects []T, s *budget.Sizes) {
+	measured := l.encoded(neighbors(objects))
+	if len(measured) == 0 {
+		return
+	}
+	d, t := l.Decoder, l.Decoder.Packing.Type()
+	s.Compact = compact.MeanSize(t, l.encoded(between(objects)), measured)
+	if _, packed := any(*new(T)).(*compact.Object); packed {
+		s.Own, s.Compact = cmp.Or(s.Compact, s.Own), 0 // the first objects are packed again later
+	} else if d.Transform == nil {
+		s.Shared = decodedSize(d.Pool, measured)
+		if d.Share && s.Shared > 0 { // the first objects share less than others
+			s.Own, s.Shared = min(s.Own, s.Shared), 0
+		}
+	}
+	if t != reflect.TypeFor[*metav1.PartialObjectMetadata]() {
+		s.Metadata = decodedSize(d.Metadata, measured)
+	}
+}
+
+// decodedSize returns the mean size of objects that pool decodes with shared parts, or 0 if that fails.
+func decodedSize(pool *decode.Pool, objects []compact.Sample) float64 {
+	var set heapsize.Set
+	decoder := pool.Get()
+	defer pool.Put(decoder)
+	for _, learned := range []bool{false, true} { // a decoder learns which parts are worth sharing
+		for _, o := range objects {
+			obj, err := decoder.Decode(o.Format, o.Raw, decode.Origin{List: o.List, Share: true})
+			if err != nil {
+				return 0
+			}
+			if learned {
+				set.Add(obj)
+			}
+		}
+	}
+	return float64(set.Bytes())/float64(len(objects)) + heapsize.OverheadStore
+}
+
+// encoded returns objects in encoded form. It leaves out those that cannot be encoded.
+func (l Layouts[T]) encoded(objects []T) (all []compact.Sample) {
+	d := l.Decoder
+	protobuf := strings.Contains(d.Pool.Accept(), decode.MediaProtobuf)
+	for _, obj := range objects {
+		whole := d.Packing.Whole(obj)
+		e, ok, err := d.Packing.Encoded(obj, nil)
+		if !ok && err == nil {
+			e.Format, e.Raw, err = decode.Encode(whole, protobuf && d.Pool.Marshals(whole), nil)
+		}
+		if err == nil && whole != nil {
+			all = append(all, compact.Sample{Object: whole, Encoded: e})
+		}
+	}
+	return all
+}
+
+// neighbors returns runs of neighbors from all over objects, or all objects if there are not more.
+func neighbors[T any](objects []T) (all []T) {
+	if len(objects) <= runs*runLength {
+		return objects
+	}
+	for i := range runs {
+		from := i * (len(objects) - runLength) / (runs - 1)
+		all = append(all, objects[from:from+runLength]...)
+	}
+	return all
+}
+
+// between returns objects from the middle between the runs.
+func between[T any](objects []T) (all []T) {
+	gap := float64(len(objects)-runLength) / (runs - 1) // from a run to the next one
+	for i := range runs - 1 {
+		for j := range perGap {
+			part := 0.25 + 0.5*float64(j)/perGap // of the gap
+			all = append(all, objects[max(0, int(gap*(float64(i)+part)))])
+		}
+	}
+	return all
+}
