@@ -90,9 +90,9 @@ type Config[T Object] struct {
 	// MaxMemory is the memory that the objects may take when the store is first filled, in bytes. If an estimate from the
 	// objects that have arrived exceeds it, the informer ends the list, logs an error that wraps [ErrMaxMemory] and says
 	// what would take less, and stores nothing of the list. WaitSynced returns that error. The informer tries again after
-	// one minute, and then after up to ten. The limit is for all namespaces or selections of the informer together. Later
-	// changes and lists are not limited. Zero means no limit: the informer then only warns when the process is going to
-	// use more memory than GOMEMLIMIT or its cgroup allows; see [status.Forecast].
+	// one minute, and then after up to ten. The limit is for all namespaces or selections of the informer together, of
+	// which the largest ends. Later changes and lists are not limited. Zero means no limit: the informer then only warns
+	// when the process is going to use more memory than GOMEMLIMIT or its cgroup allows; see [status.Forecast].
 	MaxMemory int64
 	// AuditEvery is the period of audits, with a jitter of a tenth; see [Informer.Audit]. Zero means no periodic audits:
 	// the informer audits only after a warm start, and after the server was away. A [Reflector] has none.

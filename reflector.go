@@ -118,15 +118,18 @@ func newLoop[T, H Object](client *Client, account *budget.Account, resource Reso
 		TellAbsent: config.AbsentIsSynced,
 		OnFailure:  config.OnFailure,
 		Log:        log,
-		Progress: &intake.Progress[H]{
-			List:    account.List(resource.String(), log),
-			Measure: core.Layouts[H]{Decoder: d}.Measure,
-		},
+		Progress:   newProgress(source, d, account.List(resource.String(), log)),
 	}
 	if config.WarmStart.Storage != nil {
 		c.Saved = reflector.NewSaved(savedConfig(client, resource, config, log), source, d)
 	}
 	return reflector.New(c), nil
+}
+
+// newProgress returns the progress of the lists of source, which d decodes.
+func newProgress[H Object](source *fetch.Source, d *intake.Decoder[H], list *budget.List) *intake.Progress[H] {
+	measure := core.Layouts[H]{Decoder: d}.Measure
+	return &intake.Progress[H]{List: list, Counter: source.Counter(d.Metadata), Measure: measure}
 }
 
 // newDecoder returns the decoder of a reflector of resource.

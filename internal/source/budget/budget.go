@@ -103,6 +103,19 @@ func (b *Budget) loadingLocked(guesses bool) (whole, missing float64) {
 	return whole, missing
 }
 
+// largestLocked reports whether no other list of the account that is under way will take more memory than l. The
+// largest one ends, and not what fits without it.
+func (a *Account) largestLocked(l *List) bool {
+	f := a.lists[l]
+	own, _ := f.memory(expansion)
+	for other, f := range a.lists {
+		if whole, _ := f.memory(expansion); other.first && whole > own {
+			return false
+		}
+	}
+	return true
+}
+
 // wholeLocked returns the memory that the objects of the account will take. perByte is the memory of a received byte of
 // a list whose objects were not measured.
 func (a *Account) wholeLocked(perByte float64) (whole float64) {

@@ -132,6 +132,31 @@ func TestStreamWithoutATotal(t *testing.T) {
 	}
 }
 
+// Near a limit, the server is asked once for a total that is not known.
+func TestTotalIsAskedForOnce(t *testing.T) {
+	p := newProcess(t)
+	l := p.begin(p.budget.Account(0), "pods", podSizes)
+	if _ = l.read(1000, -1); l.Unknown() {
+		t.Error("it is asked far from the limit")
+	}
+	if _ = l.read(20_000, -1); !l.Unknown() || l.Unknown() {
+		t.Error("it is not asked once")
+	}
+	for _, n := range []int64{math.MinInt64, 20_000, math.MaxInt64} {
+		if l.Claim(n); l.now().Total != 0 {
+			t.Errorf("%d objects are claimed: total %d", n, l.now().Total)
+		}
+	}
+	l.Claim(88_000)
+	l.Claim(99_000)
+	if _ = l.read(1, -1); l.now().Total != 88_000 || l.now().Forecast.Whole != 704*mb {
+		t.Errorf("%s", l.now())
+	}
+	if l.Begin(true, 0); l.now().Total != 0 || l.Unknown() {
+		t.Errorf("the next list: %s", l.now())
+	}
+}
+
 // Several lists of a client together fill the process: one line is enough. After the last one, the next is reported again.
 func TestListsOfAClientAreReportedOnce(t *testing.T) {
 	p := newProcess(t)
@@ -213,6 +238,11 @@ func TestMaxMemoryIsForAllListsOfAnInformer(t *testing.T) {
 	if !errors.Is(err, ErrMaxMemory) || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
+	little := p.begin(a, "little", podSizes) // it fits without the larger one
+	if err := little.read(100, 0); err != nil {
+		t.Error(err)
+	}
+	little.end(false)
 	last.end(false)
 	last.Begin(true, last.received)
 	ended.Close()
@@ -242,8 +272,12 @@ func TestRemainingObjectsOfAnyServer(t *testing.T) {
 	p := newProcess(t)
 	l := p.begin(p.budget.Account(0), "pods", podSizes)
 	_ = l.read(10, 5)
+	if l.Remain(nil); l.now().Total != 15 {
+		t.Error("the total is forgotten")
+	}
+	_ = l.read(10, -1)
 	if l.Remain(nil); l.now().Total != 0 {
-		t.Error("the total is that of the page before")
+		t.Error("there are more objects than the total")
 	}
 	_ = l.read(10, 5)
 	if l.Reset(); l.now().Total != 0 || l.now().Objects != 0 {

@@ -20,7 +20,7 @@ type Sizes struct{ Own, Shared, Compact, Metadata float64 }
 // List is the progress of the lists of one reflector, one after the other. Its first list takes part in the account:
 // that which fills an empty store.
 //
-// One goroutine at a time calls the methods, except Status, which any goroutine may call.
+// One goroutine at a time calls the methods, except Status and Claim.
 type List struct {
 	account *Account
 	name    string // of the collection
@@ -34,6 +34,7 @@ type List struct {
 	began, ended time.Time
 	from, bytes  int64 // bytes that the source had received when the list began, and those of the list so far
 	first        bool  // the list under way fills an empty store
+	asked        bool  // Unknown has returned true for this list
 	forecast     status.Forecast
 }
 
@@ -52,7 +53,7 @@ func (l *List) Begin(first bool, received int64) {
 	l.total.Store(0)
 	l.began, l.ended = time.Now(), time.Time{}
 	l.from, l.bytes, l.first = received, 0, first
-	l.due, l.forecast = 0, status.Forecast{}
+	l.due, l.asked, l.forecast = 0, false, status.Forecast{}
 	if first {
 		l.account.lists[l], b.loads[l] = figures{}, struct{}{}
 	}
@@ -79,13 +80,32 @@ func (l *List) Loaded(n int) { l.objects.Store(int64(n)) }
 // mostObjects is the largest number of objects that is taken from a server. etcd cannot hold that many.
 const mostObjects = 1 << 40
 
-// Remain notes how many objects remain. Nil means that the server does not say it.
+// Remain notes how many objects remain. Nil means that the server does not say it; Claim may have done so.
 func (l *List) Remain(n *int64) {
-	if n == nil || *n < 0 || *n > mostObjects {
+	switch {
+	case n != nil && *n >= 0 && *n <= mostObjects:
+		l.total.Store(l.objects.Load() + *n)
+	case l.total.Load() < l.objects.Load():
 		l.total.Store(0)
-		return
 	}
-	l.total.Store(l.objects.Load() + *n)
+}
+
+// Unknown reports whether a limit is near and the server has not said how many objects there are. It does so once for
+// each list.
+func (l *List) Unknown() bool {
+	b := l.account.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	unknown := l.first && !l.asked && l.forecast.Loaded > 0 && l.total.Load() == 0
+	l.asked = l.asked || unknown
+	return unknown
+}
+
+// Claim notes that the server has n objects. Any goroutine may call it.
+func (l *List) Claim(n int64) {
+	if n > l.objects.Load() && n <= mostObjects {
+		l.total.CompareAndSwap(0, n)
+	}
 }
 
 // Check compares the memory with the limits, and logs a warning if the process will not have enough. kept is the number
@@ -165,7 +185,7 @@ func (l *List) compare(sizes Sizes) (warning string, lists int, err error) {
 		b.warned = true
 		warning, lists = l.statusLocked().String(), len(b.loads)
 	}
-	if f.Informer > a.most {
+	if f.Informer > a.most && a.largestLocked(l) {
 		err = fmt.Errorf("%w: %s: %s; select less, hold it in another way, or raise the limit", ErrMaxMemory, l.name,
 			l.statusLocked())
 	}

@@ -270,27 +270,51 @@ func (s *Source) Reaches(ctx context.Context, rv, shard string) error {
 
 // Current returns the resource version that the server has now.
 func (s *Source) Current(ctx context.Context, shard string) (rv string, err error) {
+	info, _, err := s.head(ctx, shard)
+	return info.ResourceVersion, err
+}
+
+// Count returns the number of objects that the server has now. It returns false if the server does not say it, as for
+// selectors.
+func (s *Source) Count(ctx context.Context, shard string) (n int64, ok bool, err error) {
+	if s.HasValues() {
+		return 0, false, nil
+	}
+	info, read, err := s.head(ctx, shard)
+	switch {
+	case err != nil || info.RemainingItemCount == nil && info.Continue != "":
+		return 0, false, err
+	case info.RemainingItemCount != nil:
+		return int64(read) + *info.RemainingItemCount, true, nil
+	}
+	return int64(read), true, nil
+}
+
+// head asks for the first object, and returns the metadata of the list and the number of objects in it.
+func (s *Source) head(ctx context.Context, shard string) (info decode.ListInfo, read int, err error) {
 	query := atLeast("")
 	query.Set("limit", "1")
 	resp, err := s.ask(ctx, query, shard)
 	if err != nil {
-		return "", err
+		return info, 0, err
 	}
 	defer resp.Close()
 	list := decode.NewList(resp, resp.Format, s.config.Kind, s.kind(ctx))
 	for {
 		switch _, err := list.Next(); err {
 		case nil:
+			read++
 		case decode.ErrMore:
 			if err := list.Fill(); err != nil {
-				return "", fmt.Errorf("read list: %w", err)
+				return info, 0, fmt.Errorf("read list: %w", err)
 			}
 		case io.EOF:
-			return list.Info.ResourceVersion, nil
+			return list.Info, read, nil
 		default:
 			if decode.Large(err) == nil {
-				return "", err
+				return info, 0, err
 			}
+			read++
 		}
 	}
 }

@@ -112,6 +112,13 @@ func (s *Source) Metadata(pool *decode.Pool, key object.Key) *Source {
 	})
 }
 
+// Counter returns a source for [Source.Count] while s lists. pool decodes metadata.
+func (s *Source) Counter(pool *decode.Pool) *Source {
+	counter := s.Metadata(pool, object.Key{})
+	counter.config.Background = false
+	return counter
+}
+
 // Updated returns a context that the next update of the client ends.
 func (s *Source) Updated() context.Context { return s.config.Client.Updated() }
 

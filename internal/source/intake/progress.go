@@ -1,28 +1,52 @@
 package intake
 
 import (
+	"context"
+	"sync"
+
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/source/budget"
 	"github.com/typedinformer/informer/internal/source/fetch"
 )
 
-// Progress is the progress of the lists of a source, whose objects it measures when a memory limit is near.
+// Progress is the progress of the lists of a source. When a memory limit is near, it measures objects, and asks the
+// server how many there are if that is not known.
 type Progress[T object.Object] struct {
-	List   *budget.List
-	Source *fetch.Source
+	List    *budget.List
+	Source  *fetch.Source
+	Counter *fetch.Source // for requests while Source lists; see fetch.Source.Counter
 	// Measure returns the sizes of objects like these, of which there is at least one. The root gives it, since it knows
 	// more ways to hold objects than a source does.
 	Measure func(objects []T) budget.Sizes
+
+	count func() // begins to ask the server, during a list
 }
 
-// Begin begins a list. first says that it fills an empty sink. The caller calls end when the list has ended; done says
-// that the sink has it.
-func (p *Progress[T]) Begin(first bool) (end func(done bool)) {
+// Begin begins a list of shard. first says that it fills an empty sink. The caller calls end when the list has ended;
+// done says that the sink has it.
+func (p *Progress[T]) Begin(ctx context.Context, first bool, shard string) (end func(done bool)) {
 	p.List.Begin(first, p.Source.Received())
-	return func(done bool) { p.List.End(p.Source.Received(), done) }
+	ctx, cancel := context.WithCancel(ctx)
+	var counting sync.WaitGroup
+	p.count = func() {
+		counting.Go(func() {
+			if n, ok, err := p.Counter.Count(ctx, shard); ok && err == nil {
+				p.List.Claim(n)
+			}
+		})
+	}
+	return func(done bool) {
+		cancel()
+		counting.Wait()
+		p.List.End(p.Source.Received(), done)
+	}
 }
 
 // check compares the memory that the list will take with the limits. It returns an error if the list must end.
 func (p *Progress[T]) check(objects []T) error {
-	return p.List.Check(len(objects), p.Source.Received(), func() budget.Sizes { return p.Measure(objects) })
+	err := p.List.Check(len(objects), p.Source.Received(), func() budget.Sizes { return p.Measure(objects) })
+	if err == nil && p.List.Unknown() {
+		p.count()
+	}
+	return err
 }

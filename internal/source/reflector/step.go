@@ -42,7 +42,7 @@ func (l *Loop[T]) step(ctx context.Context) error {
 	l.count(l.listsBy)
 	l.outside = l.Decoder.Outside()
 	from := l.origin(WholeShard, time.Now().Round(0))
-	return l.progresses(l.empty, func() error {
+	return l.progresses(ctx, l.empty, from.Shard, func() error {
 		if l.PagedList || !l.state.Streams(time.Now()) {
 			return l.list(ctx, from)
 		}
@@ -50,9 +50,9 @@ func (l *Loop[T]) step(ctx context.Context) error {
 	})
 }
 
-// progresses calls list, which reads a list. first says that it fills an empty sink.
-func (l *Loop[T]) progresses(first bool, list func() error) (err error) {
-	end, done := l.Progress.Begin(first), false
+// progresses calls list, which reads a list of shard. first says that it fills an empty sink.
+func (l *Loop[T]) progresses(ctx context.Context, first bool, shard shardset.Shard, list func() error) (err error) {
+	end, done := l.Progress.Begin(ctx, first, shard.String()), false
 	defer func() { end(done) }() // even if a callback calls runtime.Goexit
 	err = list()
 	done = err == nil || first && !l.empty // the watch after it may fail
@@ -171,7 +171,7 @@ func (l *Loop[T]) move(ctx context.Context) error {
 		l.enter(status.ReflectorListing, nil)
 		l.count(l.listsBy)
 		into := l.Decoder.Collector(intake.Asked{Shard: rest}, false, l.Progress)
-		err := l.progresses(false, func() error {
+		err := l.progresses(ctx, false, rest, func() error {
 			return l.Source.ListAt(ctx, l.state.Version, l.PageSize, into, rest.String())
 		})
 		if err != nil {

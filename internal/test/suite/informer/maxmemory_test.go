@@ -104,18 +104,19 @@ func TestFirstListWarnsBeforeTheKernel(t *testing.T) {
 				ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 				err := inf.WaitSynced(ctx)
 				cancel()
-				text := "Listing: 40 of 100,000,040 objects, "
+				const text = "Listing: 40 of 100,000,040 objects, "
 				if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "of a limit of 17 GB (GOMEMLIMIT)") {
 					t.Errorf("WaitSynced: %v", err)
 				}
 				if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "the first lists may take more memory") ||
-					!strings.Contains(lines, text[len("Listing: "):]) || strings.Contains(lines+err.Error(), secret) {
+					!strings.Contains(lines, " of 100,000,040 objects, ") || strings.Contains(lines+err.Error(), secret) {
 					t.Errorf("the log has %q", lines)
 				}
 				release()
 				if err := inf.WaitSynced(w.Context()); err != nil {
 					t.Error(err)
 				}
+				synctest.Wait()
 				if s := inf.Status().Reflectors[0].List; s.Forecast != (status.Forecast{}) || s.Objects != 40 || s.Total != 40 || s.Ended.IsZero() {
 					t.Errorf("after the list: %+v", s)
 				}
@@ -182,6 +183,53 @@ func TestListOverMaxMemoryIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A streaming list does not say how many objects there are. Near a limit, the informer asks the server for the number, once.
+func TestNumberOfObjectsInAStream(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		createPods(w, 140)
+		gate, counted := make(chan struct{}), make(chan struct{})
+		lists := 0
+		w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
+			switch world.KindOf(r.URL.Path, r.URL.Query()) {
+			case "list":
+				lists++
+				<-counted
+				world.Write(rw, world.JSONType, []byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"next",`+
+					`"remainingItemCount":999999},"items":[{"metadata":{"name":"pod-000","namespace":"ns"}}]}`))
+				return true
+			case "stream":
+				n := 0
+				for pod := range w.Pods.All() {
+					if n++; n == 100 {
+						<-gate
+					}
+					world.Write(rw, world.JSONType, world.Frame(world.JSONType, "ADDED", w.Encoded(world.JSONType, pod.DeepCopy())))
+				}
+				return true
+			}
+			return false
+		})
+		config := world.Quiet[*corev1.Pod]()
+		config.MaxMemory = 1_000_000 // more than these pods take
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		defer world.Run(w, inf)()
+		synctest.Wait()
+		if s := inf.Status().Reflectors[0].List; s.Objects < 64 || s.Objects > 99 || s.Total != 0 || s.Forecast.Loaded == 0 || lists != 1 {
+			t.Errorf("%d lists: %s", lists, s)
+		}
+		close(counted)
+		synctest.Wait()
+		if s := inf.Status().Reflectors[0].List; s.Total != 1_000_000 {
+			t.Errorf("%s", s)
+		}
+		close(gate)
+		err := inf.WaitSynced(w.Context())
+		if !errors.Is(err, informer.ErrMaxMemory) || !strings.Contains(err.Error(), "128 of 1,000,000 objects") || lists != 1 {
+			t.Errorf("%d lists: %v", lists, err)
+		}
+	})
 }
 
 // The namespaces of an informer share Config.MaxMemory. What one of them has stays in the store.
