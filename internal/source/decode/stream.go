@@ -17,14 +17,25 @@ type stream struct {
 	limit int    // MaxObjectBytes, or less in tests
 	buf   []byte // buf[used:] is unused
 	used  int
+	burst int  // the bytes that were read since nearly all before them were used
+	quiet int  // how many bursts in a row were small
 	ended bool // the body has been read to its end
 }
 
-// bufferBytes is the size of the buffer for values that are not large.
-const bufferBytes = 64 << 10
+const (
+	// bufferBytes is the size of the buffer for values that are not large.
+	bufferBytes = 64 << 10
+	// idleBytes is the size of the buffer of a stream that waits, such as a watch of a collection that seldom changes. Most
+	// programs have more of these than of others.
+	idleBytes = 2 << 10
+	// maxQuiet is after how many small bursts the buffer becomes small again.
+	maxQuiet = 4
+	// fewBytes are as good as none, such as the line break between two frames.
+	fewBytes = 16
+)
 
 func newStream(body io.Reader) stream {
-	return stream{body: body, limit: MaxObjectBytes, buf: make([]byte, 0, bufferBytes)}
+	return stream{body: body, limit: MaxObjectBytes}
 }
 
 // unused returns the unused bytes.
@@ -40,16 +51,11 @@ func (s *stream) Fill() error {
 	if len(kept) > s.limit {
 		return errObjectTooLarge
 	}
-	if len(s.buf) == cap(s.buf) {
-		to := s.buf[:0]
-		if len(kept) > cap(s.buf)/2 {
-			to = make([]byte, 0, min(2*cap(s.buf), s.limit+bufferBytes))
-		}
-		s.buf, s.used = append(to, kept...), 0
-	}
+	s.makeRoom(kept)
 	for range 100 {
 		n, err := s.body.Read(s.buf[len(s.buf):cap(s.buf)])
 		s.buf = s.buf[:len(s.buf)+n]
+		s.burst += n
 		switch {
 		case n > 0:
 			return nil
@@ -61,6 +67,30 @@ func (s *stream) Fill() error {
 		}
 	}
 	return io.ErrNoProgress
+}
+
+// makeRoom makes room for a read behind the unused bytes. It takes a larger buffer if a read has filled the present one,
+// and a small one if little came several times, such as bookmarks.
+func (s *stream) makeRoom(kept []byte) {
+	filled, little := len(s.buf) == cap(s.buf), s.burst <= idleBytes/2
+	to := s.buf[:0]
+	switch {
+	case len(kept) <= fewBytes && (little || !filled):
+		if s.quiet++; !little {
+			s.quiet = 0
+		}
+		if cap(to) == 0 || cap(to) > idleBytes && s.quiet >= maxQuiet {
+			to = make([]byte, 0, idleBytes)
+		}
+		s.burst = 0
+	case !filled:
+		return
+	case cap(to) < bufferBytes:
+		to = make([]byte, 0, bufferBytes)
+	case len(kept) > cap(to)/2:
+		to = make([]byte, 0, min(2*cap(to), s.limit+bufferBytes))
+	}
+	s.buf, s.used = append(to, kept...), 0
 }
 
 // more returns ErrMore, or io.EOF at the end of the body.
