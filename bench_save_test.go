@@ -41,12 +41,12 @@ func (c *counting) Write(b []byte) (int, error) {
 // object loses nothing, and a later one. Then it measures a write to the store alone, and during saves without a pause.
 func BenchmarkSave(b *testing.B) {
 	server := canned.ListOf(b, "application/vnd.kubernetes.protobuf", fleet.New(fleet.Config{Pods: savedPods}).All())
-	for _, compact := range []bool{false, true} {
-		b.Run(fmt.Sprintf("compact=%v", compact), func(b *testing.B) {
+	for _, layout := range []Layout{LayoutShared, LayoutCompact} {
+		b.Run(fmt.Sprintf("layout=%s", layout), func(b *testing.B) {
 			storage := &counting{}
 			client := clientOf(b, server)
 			inf := New(client, podResource, Config[*corev1.Pod]{
-				Compact:   compact,
+				Layout:    layout,
 				WarmStart: WarmStartConfig{Storage: storage, Interval: 24 * time.Hour},
 				PagedList: true,
 				Logger:    slog.New(slog.DiscardHandler),
@@ -59,7 +59,7 @@ func BenchmarkSave(b *testing.B) {
 			if err := inf.WaitSynced(ctx); err != nil {
 				b.Fatal(err)
 			}
-			if compact {
+			if layout == LayoutCompact {
 				benchmarkSave(b, packedFollowerOf(inf), inf.config.WarmStart, client, storage)
 			} else {
 				benchmarkSave(b, followerOf(inf), inf.config.WarmStart, client, storage)

@@ -126,8 +126,8 @@ func (c *Client) WithTracer(tracer Tracer) *Client {
 
 // WithObserver returns a client that is like c, and with which informers pass each object to observe before anybody
 // else sees it, after Config.Transform. Both clients share the connections, the rate limit and the status. Several
-// informers call observe at the same time. Their Config.Share and Config.Compact are ignored, so that each object has
-// memory of its own: it is for tests, such as those with informertest.DetectAllMutations. A nil observe means none.
+// informers call observe at the same time. Their Config.Layout is ignored, so that each object has memory of
+// its own: it is for tests, such as those with informertest.DetectAllMutations. A nil observe means none.
 func (c *Client) WithObserver(observe func(obj Object)) *Client {
 	observed := *c
 	observed.observe = observe

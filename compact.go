@@ -11,7 +11,7 @@ import (
 	"github.com/typedinformer/informer/internal/store/undecoded"
 )
 
-// packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an
+// packed is one version of an object in encoded and compressed form. With LayoutCompact, an informer of T is an
 // informer of *packed inside: its store, buffer and backlogs hold a *packed for each version, which is decoded only
 // when a caller reads it. packed is an [Object].
 type packed = room.Object
@@ -29,7 +29,7 @@ func newPacker(t reflect.Type, keepManagedFields bool, resource Resource) (*pack
 	return k, err
 }
 
-// compact is the engine of an informer of T with Config.Compact: one of packed objects, which it decodes for handlers.
+// compact is the engine of an informer of T with LayoutCompact: one of packed objects, which it decodes for handlers.
 type compact[T Object] struct{ *core.Informer[*packed] }
 
 // newCompact returns a compact engine, and the store of its decoded objects.

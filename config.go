@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -33,31 +32,9 @@ type Config[T Object] struct {
 	// KeepManagedFields keeps metadata.managedFields. False means that the decoder drops them: they are a third of a
 	// typical object, and only server-side apply uses them.
 	KeepManagedFields bool
-	// Share makes different objects share equal parts: two slices, maps or pointers decoded from the same bytes are one.
-	// Pods of one Deployment then share most of their spec, which can halve their memory, and shared parts are not
-	// decoded. Cached objects must never be written to. With Share, code that writes to one object changes others too; in
-	// tests, informertest.DetectMutations finds such code. Transform may write to the object that it receives. So with
-	// Transform, the informer decodes a new object twice, and sets fields of the object that Transform returns to equal
-	// values of the second copy or of the previous version. Transform must therefore not pass its result to anybody else.
-	// The informer does not write through pointers, maps or slices of the result. False means that an object shares only
-	// strings with other objects, and unchanged parts with its own previous versions unless Transform is set.
-	Share bool
-	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. A pod then takes a
-	// tenth of the memory that it takes in client-go. Incompressible data, such as most secrets, saves nothing. A read
-	// takes microseconds. While a caller holds the object that [Store.Get] returned, other readers get the same one.
-	// Iterators decode one object after the other, so reading the whole collection takes little memory. Keys, label
-	// selectors of a [Lister] and lookups in an [Index] decode only the objects that they return. A handler receives
-	// decoded objects; see SubscriptionConfig.NewOnly.
-	//
-	// The informer still calls an index function once for each version. With Transform, the informer encodes the result of
-	// Transform and holds that, so fields that Transform drops take no memory. If the encoding loses a field, the informer
-	// holds the decoded object. T must decode the same bytes to the same object each time. If a type's own UnmarshalJSON
-	// fails for an object of the store, the informer logs that. Until the next version of the object, readers then leave
-	// it out, and [Store.Undecodable] says why. A handler receives no addition or update for that version; as the old or
-	// last version, it receives an object with only namespace, name, uid and resourceVersion. OnDecodeError is not called,
-	// so that readers do not wait for it. Compact and Share exclude each other. A [Reflector] has no Compact. False means
-	// that objects are held decoded.
-	Compact bool
+	// Layout is how the informer holds objects in memory. The zero value is LayoutShared: objects share equal parts, so
+	// code that writes to one changes others too.
+	Layout Layout
 	// Prototype is needed only if T is an interface type, for example in a program that learns the type of its objects at
 	// run time. It is a pointer of the type to decode, such as &corev1.Pod{} for an Informer[client.Object]. Its content
 	// does not matter, and it may be a nil pointer. The type of Prototype must be a valid T; see [Object]. Nil means T
@@ -119,10 +96,7 @@ func (c *Config[T]) validate() error {
 		return fmt.Errorf("Config.Prototype is nil: %v is an interface, so the prototype must name the type of the objects",
 			t)
 	}
-	if c.Compact && c.Share {
-		return errors.New("Config.Compact and Config.Share exclude each other: compact objects share nothing")
-	}
-	return nil
+	return c.Layout.validate()
 }
 
 // goType returns the type to decode, a pointer.
@@ -176,8 +150,8 @@ func (c *collection) DecodeError(key Key, why error) error {
 // observed returns a copy of c for an informer whose objects observe receives. Each object has memory of its own.
 func (c Config[T]) observed(observe func(obj Object)) Config[T] {
 	transform := c.Transform
-	if !c.Share || !c.Compact { // both are an error, which stays
-		c.Share, c.Compact = false, false
+	if c.Layout.validate() == nil { // if it is not, the error stays
+		c.Layout = LayoutSeparate
 	}
 	if transform == nil && c.Filter == nil && c.WarmStart.Revision == "" {
 		c.WarmStart.Revision = "observed" // a Transform needs one

@@ -54,10 +54,10 @@
 //
 // # Rules for callers
 //
-// Do not write to an object that came from the package: every reader shares it. With Config.Share, other objects share
-// parts of it. Copy it first.
+// Do not write to an object that came from the package: every reader shares it, and other objects share parts of it.
+// Copy it first. A controller that writes to cached objects needs [LayoutSeparate] until it does not.
 //
-// With Config.Compact, each read decodes objects from compressed bytes, which takes microseconds for each. So do not
+// With [LayoutCompact], each read decodes objects from compressed bytes, which takes microseconds for each. So do not
 // read the whole collection where an [Index] or a [Lister] finds what you need.
 //
 // Do not assume that a handler sees every version. It sees the latest one, and the version that it received before.
@@ -152,14 +152,14 @@
 //	internal/source/intake   collects objects in batches, which workers of internal/run take: they skip versions that the
 //	                         store has, call Config.Filter, decode the bytes into a T (internal/source/decode), and call
 //	                         Config.Transform
-//	internal/store/compact   with Config.Compact only: compresses the bytes instead
+//	internal/store/compact   with LayoutCompact only: compresses the bytes instead
 //	internal/source/reflector makes a Delta of the result, and puts it into its sink, which is at that version then
 //	internal/informer        is the sink: a feed queues the delta in a buffer (internal/deliver/fifo), which blocks the
 //	                         reader, and so the server, if it is full. The mirror takes a batch, on the goroutine of the
 //	                         reader if it is small. An edit (internal/informer/edits) applies it to the store and its
 //	                         indexes in one step (internal/store/table)
 //	internal/deliver         adds the change to the backlog of each handler, whose goroutine calls the handler
-//	internal/store/compact   with Config.Compact only: decodes what the handler receives
+//	internal/store/compact   with LayoutCompact only: decodes what the handler receives
 //
 // A read of the store, which takes no lock:
 //

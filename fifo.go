@@ -13,7 +13,7 @@ type Sink[T Object] interface {
 }
 
 // Holder is a [Sink] from which a [Reflector] can read the objects that it holds. The reflector does not decode
-// versions that the sink holds already. With Config.Share, new versions share equal parts with those that the sink
+// versions that the sink holds already. With LayoutShared, new versions share equal parts with those that the sink
 // holds. An event can be older than the resource version before it, for example if the server sent a bookmark too
 // early: only with a Holder can the reflector then tell a late event from a server that went back in time.
 type Holder[T Object] interface {

@@ -42,10 +42,10 @@ type fed struct {
 	stop   func()
 }
 
-// followerOf returns the engine of i, which has no Config.Compact.
+// followerOf returns the engine of i, whose layout is not LayoutCompact.
 func followerOf[T Object](i *Informer[T]) *core.Informer[T] { return i.engine.(*core.Informer[T]) }
 
-// packedFollowerOf returns the engine of i, which has Config.Compact.
+// packedFollowerOf returns the engine of i, whose layout is LayoutCompact.
 func packedFollowerOf[T Object](i *Informer[T]) *core.Informer[*packed] {
 	return i.engine.(compact[T]).Informer
 }

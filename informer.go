@@ -46,7 +46,7 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 		config = config.observed(client.observe)
 	}
 	i := &Informer[T]{resource: resource, config: config, client: client}
-	if config.Compact {
+	if config.Layout == LayoutCompact {
 		c, store := newCompact(client, resource, config)
 		i.engine, i.store, i.synced, i.stopped = c, store, c.Hub.Synced(), c.Hub.Stopped()
 	} else {

@@ -17,7 +17,7 @@ type InformerStatus struct {
 	ResourceVersion string
 	// Objects is the number of objects in the store.
 	Objects int
-	// Undecodable is the number of objects whose newest version could not be decoded, or with Config.Compact could not be
+	// Undecodable is the number of objects whose newest version could not be decoded, or with LayoutCompact could not be
 	// decoded again. Missing is the number of those that the store lacks: it has no older version of them, either.
 	// Each version of an object whose name could not be decoded counts as another object, until the next list.
 	Undecodable, Missing int

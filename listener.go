@@ -19,7 +19,7 @@ type Handler[T Object] interface {
 	// OnAdd receives an object that is new to this handler. initial is true for the objects that existed when the
 	// subscription began: those of the informer's first list, and those that the store had at a later subscription.
 	OnAdd(obj T, initial bool)
-	// OnUpdate receives an object that has replaced old. Unless Config.Transform is set without Config.Share, old and new
+	// OnUpdate receives an object that has replaced old. Unless Config.Transform is set with LayoutSeparate, old and new
 	// share each slice, map and pointer that did not change. Comparing an unchanged part is therefore cheap, for example
 	// by equality.Semantic.DeepEqual(old.Spec, new.Spec) or reflect.DeepEqual.
 	OnUpdate(old, new T)
@@ -72,7 +72,7 @@ type SubscriptionConfig[T Object] struct {
 	// ended. It sends no request, and changes go first. Zero means never. Resync only helps a handler that compares
 	// objects with something that the informer does not watch.
 	Resync time.Duration
-	// NewOnly passes the zero T to OnUpdate as old. With Config.Compact, that saves decoding the previous version.
+	// NewOnly passes the zero T to OnUpdate as old. With LayoutCompact, that saves decoding the previous version.
 	NewOnly bool
 	// OnPanic receives the value of a panic of the handler or of Filter. It runs in the deferred function that recovers
 	// the panic, so debug.Stack shows the origin of the panic. Delivery then continues as if the handler had returned, or

@@ -64,7 +64,7 @@ func (l Lister[T]) Namespace(namespace string) NamespaceLister[T] {
 }
 
 // Select yields the objects of snap in namespace whose labels selector matches, in the order of [Snapshot.All]. An
-// empty namespace means all namespaces, and a nil selector matches all. With Config.Compact, only the matching objects
+// empty namespace means all namespaces, and a nil selector matches all. With LayoutCompact, only the matching objects
 // are decoded.
 func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Selector) iter.Seq[T] {
 	switch {

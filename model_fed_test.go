@@ -16,7 +16,7 @@ import (
 	"github.com/typedinformer/informer/internal/source/decode"
 )
 
-// Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace. Some informers are compact.
+// Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace. The informer has any layout.
 // Guarantees: C1, C3, C4, C6, C8, F1, F2, H1, H2, H4, H5, H7, H8, H11, H12
 func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 	EachSeed(t, Rounds(200, 2000), func(m *Model) {
@@ -30,14 +30,14 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		if several {
 			resource.Namespaces = []string{"ns0", "ns1", "ns2", "ns3"}
 		}
-		capacity, compact := 1+m.IntN(20), m.IntN(3) == 0
-		inf := New(client, resource, Config[*thing]{Logger: slog.New(slog.DiscardHandler), Compact: compact})
-		m.Step("namespaces %q, compact=%v, FIFO of %d", resource.Namespaces, compact, capacity)
+		capacity, layout := 1+m.IntN(20), []Layout{LayoutShared, LayoutSeparate, LayoutCompact}[m.IntN(3)]
+		inf := New(client, resource, Config[*thing]{Logger: slog.New(slog.DiscardHandler), Layout: layout})
+		m.Step("namespaces %q, layout %s, FIFO of %d", resource.Namespaces, layout, capacity)
 		// feed returns a function that puts d into the FIFO.
 		feed := func(d Delta[*thing]) (put func(context.Context) error) {
 			return func(ctx context.Context) error { return mirrorOf(followerOf(inf)).Buffer.Put(ctx, read(d)) }
 		}
-		if compact {
+		if layout == LayoutCompact {
 			packer := newThingPacker(m)
 			engine := packedFollowerOf(inf)
 			mirrorOf(engine).Bound(capacity)
@@ -102,7 +102,7 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 				put(Delta[*thing]{Type: Bookmarked, Namespace: source, ResourceVersion: fmt.Sprint(g.rv)})
 			case n == 2: // an old version must have no effect
 				put(Delta[*thing]{Type: Bookmarked, Namespace: source, ResourceVersion: fmt.Sprint(1 + m.IntN(g.rv))})
-			case n == 3 && compact:
+			case n == 3 && layout == LayoutCompact:
 				m.Step("free objects that nobody has")
 				runtime.GC()
 			case n < 9:

@@ -119,7 +119,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 	config.PagedList = m.IntN(2) == 0
 	config.PageSize = []int{0, 1, 2, 3, 5, 7}[m.IntN(6)]
 	config.AbsentIsSynced = m.IntN(2) == 0
-	config.Compact = m.IntN(3) == 0
+	config.Layout = world.Layouts[m.IntN(3)]
 	bad := m.IntN(4) == 0
 	if bad {
 		config.Transform = func(obj T) (T, error) {
@@ -130,8 +130,8 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 		}
 	}
 	p.Informer = informer.New(client, p.resource, config)
-	m.Step("informer of %s as %s: json=%v paged=%v page=%d absentIsSynced=%v compact=%v bad=%v window=%d", p.resource, kind, restConfig.ContentType != "",
-		config.PagedList, config.PageSize, config.AbsentIsSynced, config.Compact, bad, options.Window)
+	m.Step("informer of %s as %s: json=%v paged=%v page=%d absentIsSynced=%v layout=%s bad=%v window=%d", p.resource, kind, restConfig.ContentType != "",
+		config.PagedList, config.PageSize, config.AbsentIsSynced, config.Layout, bad, options.Window)
 
 	for range m.IntN(4) {
 		p.Act()

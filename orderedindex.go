@@ -123,7 +123,7 @@ func (r OrderedRange[T, K]) Limit(n int) OrderedRange[T, K] {
 	return r
 }
 
-// Len returns the number of entries. With Config.Compact, it counts objects that cannot be decoded again, which the
+// Len returns the number of entries. With LayoutCompact, it counts objects that cannot be decoded again, which the
 // other methods leave out.
 func (r OrderedRange[T, K]) Len() int { return r.span.Len() }
 

@@ -42,9 +42,9 @@ type Reflector[T Object] struct {
 // NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It
 // returns an error if client, resource, T, sink or config is wrong.
 func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T]) (*Reflector[T], error) {
-	if config.Compact {
-		return nil, errors.New("Config.Compact: a reflector holds no objects, so it cannot hold them in compact form; " +
-			"only an Informer can")
+	if config.Layout == LayoutCompact {
+		return nil, errors.New("Config.Layout is LayoutCompact: a reflector holds no objects, so it cannot hold them in " +
+			"compact form; only an Informer can")
 	}
 	if config.WarmStart.Storage != nil {
 		return nil, errors.New("Config.WarmStart: a reflector holds no objects, so it cannot save them; only an Informer can")
@@ -149,7 +149,7 @@ func newDecoder[T, H Object](client *Client, resource Resource, config Config[T]
 		Metadata:   metadata,
 		Namespace:  resource.sources()[0],
 		Collection: &collection{resource},
-		Share:      config.Share,
+		Share:      config.Layout == LayoutShared,
 		Filter:     config.Filter,
 		Transform:  transform,
 		Calling:    run.NewLimit(1),
@@ -181,7 +181,7 @@ func savedConfig[T Object](client *Client, resource Resource, config Config[T], 
 		},
 		Client:  client.http,
 		Cluster: client.cluster,
-		Share:   config.Share,
+		Share:   config.Layout == LayoutShared,
 		Log:     log,
 	}
 }

@@ -53,7 +53,7 @@ type Snapshot[T Object] core.Snapshot[T]
 func (s *Snapshot[T]) core() *core.Snapshot[T] { return (*core.Snapshot[T])(s) }
 
 // Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which
-// the caller may write to. With Config.Compact, a copy costs no more than decoding the object: the decoded one is not
+// the caller may write to. With LayoutCompact, a copy costs no more than decoding the object: the decoded one is not
 // copied again.
 func Copies[T interface {
 	Object
@@ -72,7 +72,7 @@ func (s *Snapshot[T]) Get(key Key) (T, bool) { return s.core().Get(key) }
 //
 // The error is a [*DecodeError] without Raw, whose Err has only the text of the cause. If the name of some object could
 // not be decoded, Undecodable returns an error for each key without an object, since the key may be that object's. With
-// Config.Compact, it returns an error for an object that Get could not decode again.
+// LayoutCompact, it returns an error for an object that Get could not decode again.
 func (s *Snapshot[T]) Undecodable(key Key) error { return s.core().Undecodable(key) }
 
 // AllUndecodable yields an error for each object whose newest version could not be decoded, in no particular order; see
@@ -89,7 +89,7 @@ func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
 
 // Missing returns an error if the server may have objects in a namespace that the snapshot lacks, because no version of
 // them could be decoded. It wraps the [*DecodeError] of one of them. An empty namespace means all namespaces. Return
-// this error with a list that it may affect. Call Missing after reading the list, since with Config.Compact the reading
+// this error with a list that it may affect. Call Missing after reading the list, since with LayoutCompact the reading
 // finds objects that cannot be decoded again.
 func (s *Snapshot[T]) Missing(namespace string) error {
 	for failed := range s.core().AllUndecodable(namespace) {

@@ -46,7 +46,7 @@ const (
 //
 // The informer saves nothing while the newest version of an object cannot be decoded, or if an object changes when it
 // is encoded and decoded again, for example because a field is not encoded. [status.WarmStart] then has the error, and
-// the last saved state stays. With Config.Compact, most objects need no such check, since the informer holds them as
+// the last saved state stays. With LayoutCompact, most objects need no such check, since the informer holds them as
 // the server sent them.
 type WarmStartConfig struct {
 	// Storage keeps the saved states. Nil means that the informer saves nothing and starts with a list.

@@ -39,11 +39,12 @@
 // One more option chooses how objects are held:
 //
 //	factory := informers.NewSharedInformerFactoryWithOptions(clientset, resync,
-//		informers.WithStorage(informers.Options{Share: true, DropManagedFields: true}))
+//		informers.WithStorage(informers.Options{Layout: new(informer.LayoutShared), DropManagedFields: true}))
 //
-// Share makes objects share equal parts. With a transform, they share the parts that it did not change. Compact holds
-// objects compressed, and decodes them when they are read. DropManagedFields replaces a transform that only drops
-// managedFields, and costs nothing.
+// LayoutShared makes objects share equal parts, which halves their memory; with a transform, they share the parts that
+// it did not change. It is the default of an informer.Informer, and not here: a program that writes to an object of its
+// cache would change others, too. LayoutCompact holds objects compressed, and decodes them when they are read.
+// DropManagedFields replaces a transform that only drops managedFields, and costs nothing.
 //
 // # How the factories work
 //

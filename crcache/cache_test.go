@@ -162,12 +162,12 @@ func TestRemoveInformer(t *testing.T) {
 // A field selector needs indexes, uses them together, and applies within a namespace.
 func TestIndexField(t *testing.T) {
 	for _, namespaces := range []map[string]cache.Config{nil, {"a": {}, "b": {}}} {
-		for _, compact := range []bool{false, true} {
+		for _, layout := range layouts {
 			w := newWorld(t, false)
 			for _, key := range [][2]string{{"a", "x"}, {"a", "y"}, {"b", "x"}} {
 				w.pod(key[0], key[1])
 			}
-			c := w.cache(cache.Options{DefaultNamespaces: namespaces}, crcache.Options{Compact: compact})
+			c := w.cache(cache.Options{DefaultNamespaces: namespaces}, crcache.Options{Layout: layout})
 			node := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
 			index := func(field string, extract client.IndexerFunc) error {
 				return c.IndexField(t.Context(), &corev1.Pod{}, field, extract)
@@ -202,14 +202,14 @@ func TestIndexField(t *testing.T) {
 // other objects and an error.
 func TestUndecodableObjectIsNotNotFound(t *testing.T) {
 	for _, namespaces := range []map[string]cache.Config{nil, {"a": {}, "b": {}}} {
-		for _, compact := range []bool{false, true} {
+		for _, layout := range layouts {
 			w := newWorld(t, false)
 			for _, key := range [][2]string{{"a", "x"}, {"a", "y"}, {"b", "x"}} {
 				w.pod(key[0], key[1])
 			}
 			bad := client.ObjectKey{Namespace: "a", Name: "y"}
 			w.server.Inject(informertest.Fault{Corrupt: []informer.Key{bad}})
-			c := w.cache(cache.Options{DefaultNamespaces: namespaces}, crcache.Options{Compact: compact})
+			c := w.cache(cache.Options{DefaultNamespaces: namespaces}, crcache.Options{Layout: layout})
 			node := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
 			if err := c.IndexField(t.Context(), &corev1.Pod{}, "node", node); err != nil {
 				t.Fatal(err)
@@ -263,10 +263,10 @@ func TestUndecodableObjectIsNotNotFound(t *testing.T) {
 
 // All forms have the kind, also in handlers, where the server does not send it.
 func TestForms(t *testing.T) {
-	for _, compact := range []bool{false, true} {
+	for _, layout := range layouts {
 		w := newWorld(t, false)
 		w.pod("a", "x")
-		c := w.started(cache.Options{}, crcache.Options{Compact: compact})
+		c := w.started(cache.Options{}, crcache.Options{Layout: layout})
 		kind := corev1.SchemeGroupVersion.WithKind("Pod")
 		for _, obj := range []client.Object{&unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}} {
 			obj.GetObjectKind().SetGroupVersionKind(kind)

@@ -19,8 +19,9 @@
 //
 // # Less memory
 //
-// [Options] and [ByObject] choose how objects are held. DropManagedFields saves a third of a typical object. Share
-// makes objects share equal parts. Compact holds them compressed and decodes them when they are read.
+// [Options] and [ByObject] choose how objects are held. Objects share equal parts, which halves their memory.
+// LayoutSeparate is for programs that write to objects that they read without a copy. LayoutCompact holds objects
+// compressed and decodes them when they are read. DropManagedFields saves a third of a typical object.
 //
 // [ByObject.OnDemand] suits large kinds that a program rarely reads, such as Secrets: the cache follows their metadata,
 // and reads a whole object from the server when Get or List asks for it. It has the guarantees of package readthrough.
@@ -83,8 +84,8 @@
 //	pods := i.(toolscache.SharedIndexInformer).GetIndexer()
 //
 // A transform may return an object without uid or resourceVersion, or of another type: readers and handlers receive
-// what it returned. A typed read of an object of another type fails with an error that names both types. Compact does
-// not compress such objects.
+// what it returned. A typed read of an object of another type fails with an error that names both types. LayoutCompact
+// does not compress such objects.
 //
 // As in controller-runtime, handlers receive every change that the cache saw, in order. Changes that wait for a slow
 // handler do not fold, so they take memory. controller-runtime's own client relies on that: it waits for the deletion

@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/crcache"
 )
 
@@ -23,13 +24,13 @@ func ExampleNew() {
 func ExampleOptions() {
 	options := crcache.Options{
 		DropManagedFields: true,
-		Compact:           true,
+		Layout:            informer.LayoutCompact,
 		ByObject: map[client.Object]crcache.ByObject{
-			&corev1.Node{}: {Compact: new(false)},
+			&corev1.Node{}: {Layout: new(informer.LayoutShared)},
 		},
 	}
-	fmt.Println(options.Compact)
-	// Output: true
+	fmt.Println(options.Layout)
+	// Output: Compact
 }
 
 func ExampleByObject() {

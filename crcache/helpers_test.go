@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/crcache"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/leak"
@@ -133,9 +134,12 @@ func (w *world) started(opts cache.Options, options crcache.Options) cache.Cache
 var caches = []namedCache{
 	{controllerRuntime, cache.New},
 	{"crcache", crcache.New(crcache.Options{NoMetrics: true})},
-	{"Share", crcache.New(crcache.Options{NoMetrics: true, Share: true})},
-	{"Compact", crcache.New(crcache.Options{NoMetrics: true, Compact: true})},
+	{"Separate", crcache.New(crcache.Options{NoMetrics: true, Layout: informer.LayoutSeparate})},
+	{"Compact", crcache.New(crcache.Options{NoMetrics: true, Layout: informer.LayoutCompact})},
 }
+
+// layouts are all layouts.
+var layouts = []informer.Layout{informer.LayoutShared, informer.LayoutSeparate, informer.LayoutCompact}
 
 // controllerRuntime is the name of controller-runtime's own cache in caches.
 const controllerRuntime = "controller-runtime"

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/crcache"
 )
 
@@ -173,9 +174,9 @@ func TestIgnoreNewInformer(t *testing.T) {
 		pods, nodes int // informers of the function
 	}{
 		{crcache.Options{}, 1, 1},
-		{crcache.Options{IgnoreNewInformer: true, Compact: true}, 0, 0},
+		{crcache.Options{IgnoreNewInformer: true, Layout: informer.LayoutCompact}, 0, 0},
 		{crcache.Options{ByObject: pods(true)}, 0, 1},
-		{crcache.Options{IgnoreNewInformer: true, Share: true, ByObject: pods(false)}, 1, 0},
+		{crcache.Options{IgnoreNewInformer: true, Layout: informer.LayoutSeparate, ByObject: pods(false)}, 1, 0},
 	} {
 		w := newWorld(t, false)
 		w.pod("a", "x")
@@ -206,13 +207,13 @@ func TestOptionsOfNewInformer(t *testing.T) {
 		opts    cache.Options
 		options crcache.Options
 	}{
-		{want: "crcache.Options.Compact has no effect", options: crcache.Options{Compact: true}},
-		{want: "crcache.Options.Share has no effect", options: crcache.Options{Share: true}},
+		{want: "crcache.Options.Layout has no effect", options: crcache.Options{Layout: informer.LayoutCompact}},
+		{want: "crcache.Options.Layout has no effect", options: crcache.Options{Layout: informer.LayoutSeparate}},
 		{want: "crcache.Options.DropManagedFields has no effect", options: crcache.Options{DropManagedFields: true}},
 		{want: "crcache.Options.AuditEvery has no effect", options: crcache.Options{AuditEvery: time.Hour}},
-		{want: "crcache.Options.ByObject[*v1.Pod].Compact has no effect", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Compact: ptr(true)}}}},
-		{options: crcache.Options{Compact: true, IgnoreNewInformer: true, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {IgnoreNewInformer: &no}}}},
-		{options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {IgnoreNewInformer: ptr(true), Compact: ptr(true)}}}},
+		{want: "crcache.Options.ByObject[*v1.Pod].Layout has no effect", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Layout: new(informer.LayoutCompact)}}}},
+		{options: crcache.Options{Layout: informer.LayoutCompact, IgnoreNewInformer: true, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {IgnoreNewInformer: &no}}}},
+		{options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {IgnoreNewInformer: ptr(true), Layout: new(informer.LayoutCompact)}}}},
 		{opts: cache.Options{DefaultEnableWatchBookmarks: &no}},
 		{want: "cache.Options.DefaultEnableWatchBookmarks", opts: cache.Options{DefaultEnableWatchBookmarks: &no}, options: crcache.Options{IgnoreNewInformer: true}},
 	} {

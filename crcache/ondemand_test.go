@@ -251,7 +251,7 @@ func TestOnDemandHasNoIndexes(t *testing.T) {
 			}
 		}
 		for says, options := range map[string]crcache.Options{
-			"OnDemand and Compact": {ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {OnDemand: true, Compact: ptr(true)}}},
+			"OnDemand and LayoutCompact": {ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {OnDemand: true, Layout: new(informer.LayoutCompact)}}},
 		} {
 			if _, err := crcache.New(options)(w.config(), cache.Options{Mapper: mapper()}); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v, want %q", err, says)

@@ -2,7 +2,6 @@ package crcache
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,18 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/typedinformer/informer"
 	clientcache "github.com/typedinformer/informer/clientgo/cache"
 )
 
 // Options choose how the cache holds objects. The zero value holds them decoded and whole, as controller-runtime's
-// cache does.
+// cache does, and makes them share equal parts.
 type Options struct {
-	// Compact holds objects as the server sent them, compressed, and decodes them when they are read; see
-	// informer.Config.Compact. Compact and Share exclude each other.
-	Compact bool
-	// Share makes different objects share equal parts; see informer.Config.Share. Code that writes to an object which it
-	// read without a copy then changes other objects, too.
-	Share bool
+	// Layout is how the cache holds objects in memory. The zero value is informer.LayoutShared. Reads return copies, as
+	// those of controller-runtime do, so a program may write to what it reads. Code that reads without a copy, by
+	// UnsafeDisableDeepCopy or in a handler, must not write: it would change other objects, too. Use
+	// informer.LayoutSeparate until it does not.
+	Layout informer.Layout
 	// DropManagedFields leaves out metadata.managedFields, which only server-side apply uses. It costs nothing, unlike
 	// cache.TransformStripManagedFields: a transform makes an informer share fewer parts.
 	DropManagedFields bool
@@ -49,15 +48,14 @@ type Options struct {
 	MetricsRegistry prometheus.Registerer
 	// NoMetrics leaves out all metrics of the cache.
 	NoMetrics bool
-	// ByObject overrides Compact, Share, DropManagedFields, AuditEvery and IgnoreNewInformer for some kinds, whether they
-	// are read as typed objects, unstructured or as metadata. The keys are objects as in cache.Options.ByObject.
+	// ByObject overrides Layout, DropManagedFields, AuditEvery and IgnoreNewInformer for some kinds, whether they are read
+	// as typed objects, unstructured or as metadata. The keys are objects as in cache.Options.ByObject.
 	ByObject map[client.Object]ByObject
 }
 
 // ByObject overrides [Options] for one kind. A nil field means that of Options.
 type ByObject struct {
-	Compact           *bool
-	Share             *bool
+	Layout            *informer.Layout
 	DropManagedFields *bool
 	// AuditEvery is the period of audits of this kind. Zero means no periodic audits, also if Options.AuditEvery is set.
 	AuditEvery *time.Duration
@@ -68,7 +66,7 @@ type ByObject struct {
 	// permission to get the objects.
 	//
 	// Handlers and predicates receive objects of the kind's type that have metadata only, without managedFields.
-	// IndexField, NewIndex and lists by fields return an error. Compact has no effect and must not be set.
+	// IndexField, NewIndex and lists by fields return an error. Layout must not be LayoutCompact.
 	OnDemand bool
 	// IgnoreNewInformer chooses between the informers of crcache and those of cache.Options.NewInformer.
 	IgnoreNewInformer *bool
@@ -116,8 +114,7 @@ func (o *Options) storages(kind kindOf, newInformer bool) (*storages, error) {
 	s := &storages{
 		others: storage{
 			Options: clientcache.Options{
-				Compact:           o.Compact,
-				Share:             o.Share,
+				Layout:            &o.Layout,
 				DropManagedFields: o.DropManagedFields,
 				AuditEvery:        o.AuditEvery,
 			},
@@ -125,8 +122,8 @@ func (o *Options) storages(kind kindOf, newInformer bool) (*storages, error) {
 		},
 		byKind: map[schema.GroupVersionKind]storage{},
 	}
-	if o.Compact && o.Share {
-		return nil, errors.New("crcache.Options.Compact and Share exclude each other")
+	if err := checkLayout(o.Layout, "crcache.Options."); err != nil {
+		return nil, err
 	}
 	if err := checkAuditEvery(o.AuditEvery, "crcache.Options."); err != nil {
 		return nil, err
@@ -150,14 +147,14 @@ func (o *Options) storages(kind kindOf, newInformer bool) (*storages, error) {
 		if err := own.checkEffect(field); err != nil {
 			return nil, err
 		}
-		if options.OnDemand && options.Compact != nil && *options.Compact {
-			return nil, fmt.Errorf("%sOnDemand and Compact exclude each other: the cache has only metadata", field)
+		if err := checkLayout(*special.Layout, field); err != nil {
+			return nil, err
 		}
-		if special.onDemand = options.OnDemand; options.OnDemand {
-			special.Compact = false
-		}
-		if special.Compact && special.Share {
-			return nil, fmt.Errorf("crcache.Options.ByObject[%T]: Compact and Share exclude each other", obj)
+		if special.onDemand = options.OnDemand; options.OnDemand && *special.Layout == informer.LayoutCompact {
+			if options.Layout != nil {
+				return nil, fmt.Errorf("%sOnDemand and LayoutCompact exclude each other: the cache has only metadata", field)
+			}
+			special.Layout = new(informer.LayoutShared)
 		}
 		if err := checkAuditEvery(special.AuditEvery, field); err != nil {
 			return nil, err
@@ -169,8 +166,9 @@ func (o *Options) storages(kind kindOf, newInformer bool) (*storages, error) {
 
 // override sets the fields of o that b has.
 func (b *ByObject) override(o *clientcache.Options) {
-	set(&o.Compact, b.Compact)
-	set(&o.Share, b.Share)
+	if b.Layout != nil {
+		o.Layout = b.Layout
+	}
 	set(&o.DropManagedFields, b.DropManagedFields)
 	set(&o.AuditEvery, b.AuditEvery)
 }
@@ -184,8 +182,7 @@ func (s storage) checkEffect(fields string) error {
 		name string
 		set  bool
 	}{
-		{"Compact", s.Compact},
-		{"Share", s.Share},
+		{"Layout", s.Layout != nil && *s.Layout != informer.LayoutShared},
 		{"DropManagedFields", s.DropManagedFields},
 		{"AuditEvery", s.AuditEvery != 0},
 		{"OnDemand", s.onDemand},
@@ -194,6 +191,13 @@ func (s storage) checkEffect(fields string) error {
 			return fmt.Errorf("%s%s has no effect on the informers of cache.Options.NewInformer: "+
 				"set IgnoreNewInformer, so that crcache makes the informers", fields, f.name)
 		}
+	}
+	return nil
+}
+
+func checkLayout(l informer.Layout, field string) error {
+	if l > informer.LayoutCompact {
+		return fmt.Errorf("%sLayout is %v: it must be LayoutShared, LayoutSeparate or LayoutCompact", field, l)
 	}
 	return nil
 }

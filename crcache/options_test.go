@@ -38,10 +38,10 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 		{want: `cache.Options.ByObject[*v1.Pod].Namespaces["a"].EnableWatchBookmarks`, opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: map[string]cache.Config{"a": {EnableWatchBookmarks: no}}}}}},
 		{want: "cache.Options.ByObject[*v1.Node].Namespaces", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Namespaces: map[string]cache.Config{}}}}},
 		{want: "cache.Options.ByObject[*v1.Service]", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: {}}}},
-		{want: "crcache.Options.Compact and Share", options: crcache.Options{Compact: true, Share: true}},
+		{want: "crcache.Options.Layout is Layout(3)", options: crcache.Options{Layout: informer.LayoutCompact + 1}},
 		{want: "crcache.Options.AuditEvery", options: crcache.Options{AuditEvery: -1}},
 		{want: "crcache.Options.ByObject[*v1.Pod].AuditEvery", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {AuditEvery: ptr(-time.Hour)}}}},
-		{want: "crcache.Options.ByObject[*v1.Pod]", options: crcache.Options{Share: true, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Compact: ptr(true)}}}},
+		{want: "crcache.Options.ByObject[*v1.Pod].Layout is Layout(255)", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Layout: new(informer.Layout(255))}}}},
 		{want: "crcache.Options.ByObject[*crcache_test.unknown]", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&unknown{}: {}}}},
 	} {
 		test.opts.Mapper = mapper()
@@ -333,7 +333,7 @@ func TestAuditEvery(t *testing.T) {
 			c := w.cache(cache.Options{
 				DefaultNamespaces:        map[string]cache.Config{"a": {}, "b": {}},
 				DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { failures <- err },
-			}, crcache.Options{AuditEvery: every, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Compact: ptr(true)}}})
+			}, crcache.Options{AuditEvery: every, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Layout: new(informer.LayoutCompact)}}})
 			stop := w.start(c)
 			pods := w.informerOf(c)
 			<-time.After(10 * time.Hour)
@@ -417,13 +417,16 @@ func TestStorage(t *testing.T) {
 		managed bool
 		shared  bool
 	}{
-		{"default", crcache.Options{}, true, false},
-		{"Compact", crcache.Options{Compact: true}, true, false},
-		{"Share", crcache.Options{Share: true}, true, true},
-		{"DropManagedFields", crcache.Options{DropManagedFields: true}, false, false},
-		{"ByObject", crcache.Options{Compact: true, ByObject: map[client.Object]crcache.ByObject{
-			&corev1.Pod{}: {Compact: ptr(false), Share: ptr(true), DropManagedFields: ptr(true)},
+		{"default", crcache.Options{}, true, true},
+		{"Separate", crcache.Options{Layout: informer.LayoutSeparate}, true, false},
+		{"Compact", crcache.Options{Layout: informer.LayoutCompact}, true, false},
+		{"DropManagedFields", crcache.Options{DropManagedFields: true}, false, true},
+		{"ByObject", crcache.Options{Layout: informer.LayoutCompact, ByObject: map[client.Object]crcache.ByObject{
+			&corev1.Pod{}: {Layout: new(informer.LayoutShared), DropManagedFields: ptr(true)},
 		}}, false, true},
+		{"ByObject separate", crcache.Options{ByObject: map[client.Object]crcache.ByObject{
+			&corev1.Pod{}: {Layout: new(informer.LayoutSeparate)},
+		}}, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, false)

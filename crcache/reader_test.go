@@ -31,12 +31,12 @@ func TestListReturnsCopies(t *testing.T) {
 		{"two fields", []client.ListOption{client.MatchingFields{"node": "node-x", "namespace": "a"}}},
 		{"two fields, labels and namespace", []client.ListOption{client.MatchingFields{"node": "node-x", "namespace": "a"}, label, client.InNamespace("a")}},
 	} {
-		for _, compact := range []bool{false, true} {
+		for _, layout := range layouts {
 			for _, namespaces := range []map[string]cache.Config{nil, {"a": {}}} {
-				t.Run(fmt.Sprintf("%s,compact=%v,namespaces=%d", test.name, compact, len(namespaces)), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s,%s,namespaces=%d", test.name, layout, len(namespaces)), func(t *testing.T) {
 					w := newWorld(t, false)
 					w.pod("a", "x")
-					c := w.cache(cache.Options{DefaultNamespaces: namespaces}, crcache.Options{Compact: compact})
+					c := w.cache(cache.Options{DefaultNamespaces: namespaces}, crcache.Options{Layout: layout})
 					for field, extract := range map[string]client.IndexerFunc{
 						"node":      func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} },
 						"namespace": func(obj client.Object) []string { return []string{obj.GetNamespace()} },

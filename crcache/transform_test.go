@@ -26,7 +26,7 @@ func TestTransform(t *testing.T) {
 			return obj, nil
 		}
 	}
-	for _, compact := range []bool{false, true} {
+	for _, layout := range layouts {
 		w := newWorld(t, false)
 		w.pod("a", "x")
 		w.pod("b", "x")
@@ -36,7 +36,7 @@ func TestTransform(t *testing.T) {
 				Namespaces: map[string]cache.Config{"a": {Transform: set("namespace")}, "b": {}},
 				Transform:  set("object"),
 			}},
-		}, crcache.Options{Compact: compact})
+		}, crcache.Options{Layout: layout})
 		for namespace, want := range map[string]string{"a": "namespace", "b": "object"} {
 			var pod corev1.Pod
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "x"}, &pod); err != nil || pod.Annotations["by"] != want {
@@ -136,10 +136,10 @@ func TestTransformThatDropsTheIdentity(t *testing.T) {
 
 // Typed reads return what the transform returned, and WaitForObject works without its resource version.
 func TestTypedReadsAfterATransformThatDropsTheIdentity(t *testing.T) {
-	for _, compact := range []bool{false, true} {
+	for _, layout := range layouts {
 		w := newWorld(t, false)
 		w.pod("a", "x")
-		c := w.cache(cache.Options{DefaultTransform: dropIdentity}, crcache.Options{Compact: compact})
+		c := w.cache(cache.Options{DefaultTransform: dropIdentity}, crcache.Options{Layout: layout})
 		byName, err := crcache.NewIndex(t.Context(), c, func(p *corev1.Pod) []string { return []string{p.Name + string(p.UID)} })
 		if err != nil {
 			t.Fatal(err)
@@ -230,12 +230,12 @@ func TestTransformToAnotherType(t *testing.T) {
 
 // A typed read of an object whose type a transform has changed fails with an error that names both types.
 func TestTypedReadsAfterATransformToAnotherType(t *testing.T) {
-	for _, compact := range []bool{false, true} {
+	for _, layout := range layouts {
 		w := newWorld(t, false)
 		w.pod("a", "x")
 		c := w.cache(cache.Options{DefaultTransform: func(obj any) (any, error) {
 			return &metav1.PartialObjectMetadata{ObjectMeta: obj.(*corev1.Pod).ObjectMeta}, nil
-		}}, crcache.Options{Compact: compact})
+		}}, crcache.Options{Layout: layout})
 		index, err := crcache.NewIndex(t.Context(), c, func(p *corev1.Pod) []string { return []string{p.Name} })
 		if err != nil {
 			t.Fatal(err)

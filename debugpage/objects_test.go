@@ -296,7 +296,7 @@ func TestMaskedResources(t *testing.T) {
 // Objects that the store holds compressed are shown like others.
 func TestCompactInformer(t *testing.T) {
 	inRig(t, func(r *rig) {
-		compact := informer.New(r.client, r.pods.Resource(), informer.Config[*corev1.Pod]{Logger: quiet, Compact: true})
+		compact := informer.New(r.client, r.pods.Resource(), informer.Config[*corev1.Pod]{Logger: quiet, Layout: informer.LayoutCompact})
 		byNode := informer.NewIndex(compact, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 		r.config.Objects = []debugpage.Source{debugpage.Objects(compact, debugpage.Index("node", byNode))}
 		r.pod("default", "a", "node-1")

@@ -99,14 +99,10 @@ func testAudit[T informer.Object](t *testing.T, contentType string, gvr schema.G
 		{"filter", informer.Resource{Namespaces: namespaces}, isX},
 		{"filter, selector", informer.Resource{LabelSelector: run + ",app in (x,y)"}, isX},
 	} {
-		for _, compact := range []bool{false, true} {
-			name := c.name
-			if compact {
-				name += ", compact"
-			}
-			t.Run(name, func(t *testing.T) {
+		for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutCompact} {
+			t.Run(c.name+", "+layout.String(), func(t *testing.T) {
 				config := logged[T](t)
-				config.Compact, config.Filter, config.PageSize = compact, c.filter, auditPage
+				config.Layout, config.Filter, config.PageSize = layout, c.filter, auditPage
 				resource := c.resource
 				resource.GroupVersionResource = gvr
 				record := &requests{keepBodies: true}

@@ -184,7 +184,6 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 
 	record := requests{keepBodies: true}
 	config := configOf[T](t, m)
-	config.Share = s.labels && !m.compact
 	inf := informer.New(newClient(t, m.contentType, &record), resource, config)
 	byVersion := informer.NewIndex(inf, func(obj T) []string { return []string{obj.GetResourceVersion()} })
 	told := []events[T]{newEvents[T](), newEvents[T]()}

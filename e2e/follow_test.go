@@ -175,17 +175,17 @@ func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) {
 type mode struct {
 	contentType string
 	paged       bool
-	compact     bool
+	layout      informer.Layout
 }
 
-// Compact needs few modes: packed objects come from both formats, and JSON items of a page lack their kind.
+// Each layout has few modes: objects come in both formats, and JSON items of a page lack their kind.
 var modes = []mode{
-	{runtime.ContentTypeJSON, false, false},
-	{runtime.ContentTypeJSON, true, false},
-	{runtime.ContentTypeJSON, true, true},
-	{runtime.ContentTypeProtobuf, false, false},
-	{runtime.ContentTypeProtobuf, true, false},
-	{runtime.ContentTypeProtobuf, false, true},
+	{runtime.ContentTypeJSON, false, informer.LayoutShared},
+	{runtime.ContentTypeJSON, true, informer.LayoutSeparate},
+	{runtime.ContentTypeJSON, true, informer.LayoutCompact},
+	{runtime.ContentTypeProtobuf, false, informer.LayoutSeparate},
+	{runtime.ContentTypeProtobuf, true, informer.LayoutShared},
+	{runtime.ContentTypeProtobuf, false, informer.LayoutCompact},
 }
 
 func formatName(contentType string) string {
@@ -200,16 +200,13 @@ func (m mode) String() string {
 	if m.paged {
 		name = "paged,"
 	}
-	if m.compact {
-		name += "compact,"
-	}
-	return name + formatName(m.contentType)
+	return name + m.layout.String() + "," + formatName(m.contentType)
 }
 
 // configOf returns a Config for m that logs to t.
 func configOf[T informer.Object](t *testing.T, m mode) informer.Config[T] {
 	config := logged[T](t)
-	config.PagedList, config.Compact = m.paged, m.compact
+	config.PagedList, config.Layout = m.paged, m.layout
 	return config
 }
 
@@ -258,7 +255,7 @@ func pointers[T any](list []T) []*T {
 // storeEquals checks that the store equals want, which is sorted, in every field of every object.
 func storeEquals[T informer.Object](t *testing.T, inf *informer.Informer[T], want []T) {
 	t.Helper()
-	goruntime.GC() // with Config.Compact, objects that nobody has are then decoded again
+	goruntime.GC() // with LayoutCompact, objects that nobody has are then decoded again
 	got := inf.Store().List()
 	if len(got) != len(want) {
 		t.Errorf("store has %d objects, server has %d", len(got), len(want))

@@ -67,7 +67,7 @@ func followWidgets[T interface {
 			}
 		},
 		view: func(t *testing.T, namespaces []string) widgetView {
-			goruntime.GC() // with Config.Compact, objects that nobody has are then decoded again
+			goruntime.GC() // with LayoutCompact, objects that nobody has are then decoded again
 			view := widgetView{}
 			add := func(question string, objects []T) {
 				names := []string{}
@@ -137,9 +137,9 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 	client := newClient(t, runtime.ContentTypeJSON, nil)
 
 	var followers []widgetsFollower
-	for _, compact := range []bool{false, true} {
+	for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutCompact} {
 		config := logged[*shopv1.Widget](t)
-		config.Compact = compact
+		config.Layout = layout
 		types := shopinformers.NewWidgetInformer(client, config, namespaces...)
 		lister := shopinformers.NewWidgetLister(types)
 		lookups := map[string]func() []*shopv1.Widget{
@@ -149,7 +149,7 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 		for _, factory := range widgetFactories {
 			lookups["factory "+factory] = func() []*shopv1.Widget { return slices.Collect(lister.ByFactory(factory)) }
 		}
-		followers = append(followers, followWidgets(t, fmt.Sprintf("Go types, compact=%v", compact), types, lister.Lister, lookups,
+		followers = append(followers, followWidgets(t, fmt.Sprintf("Go types, %s", layout), types, lister.Lister, lookups,
 			func(w *shopv1.Widget) string { return fmt.Sprint(w.Spec.Factory, w.Status.Phase) }))
 	}
 	crdTypes := fromcrd.NewWidgetInformer(client, logged[*fromcrd.Widget](t))

@@ -339,7 +339,7 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 	var followers []follower
 	for _, m := range modes {
 		followers = append(followers, followByInformer(t, m, resource, l))
-		if !m.compact { // a reflector has no Compact
+		if m.layout != informer.LayoutCompact { // a reflector cannot have it
 			followers = append(followers, followByReflector(t, m, resource, l))
 		}
 	}

@@ -21,13 +21,13 @@ import (
 // of them and come back. No object is deleted that only moves.
 func TestSelections(t *testing.T) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
-		for _, compact := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/compact=%v", contentType, compact), func(t *testing.T) { testSelections(t, contentType, compact) })
+		for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutCompact} {
+			t.Run(fmt.Sprintf("%s/%s", contentType, layout), func(t *testing.T) { testSelections(t, contentType, layout) })
 		}
 	}
 }
 
-func testSelections(t *testing.T, contentType string, compact bool) {
+func testSelections(t *testing.T, contentType string, layout informer.Layout) {
 	namespace := newNamespace(t)
 	configMaps := clientset(t, contentType).CoreV1().ConfigMaps(namespace)
 	resource := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Selections: []informer.Selection{
@@ -35,7 +35,7 @@ func testSelections(t *testing.T, contentType string, compact bool) {
 		{LabelSelector: "part in (two," + namespace + ")"}, // all namespaces
 		{Namespace: namespace, LabelSelector: "part", FieldSelector: "metadata.name=cm-0"},
 	}}
-	inf := informer.New(newClient(t, contentType, nil), resource, informer.Config[*corev1.ConfigMap]{Compact: compact})
+	inf := informer.New(newClient(t, contentType, nil), resource, informer.Config[*corev1.ConfigMap]{Layout: layout})
 	rec := &testkit.Recorder[*corev1.ConfigMap]{}
 	inf.Subscribe(rec)
 	start(t, inf)

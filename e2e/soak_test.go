@@ -190,10 +190,10 @@ func (s *soak) follow() {
 		return config
 	}
 
-	followSoak(s, via("streaming JSON", false, JSON), all, config{})
-	followSoak(s, via("streaming protobuf, shared", true, protobuf), all, config{Share: true})
-	followSoak(s, via("paged protobuf", true, protobuf), all, config{PagedList: true})
-	followSoak(s, via("two namespaces, paged JSON, shared", false, JSON), two, config{PagedList: true, Share: true})
+	followSoak(s, via("streaming JSON, separate", false, JSON), all, config{Layout: informer.LayoutSeparate})
+	followSoak(s, via("streaming protobuf", true, protobuf), all, config{})
+	followSoak(s, via("paged protobuf, separate", true, protobuf), all, config{PagedList: true, Layout: informer.LayoutSeparate})
+	followSoak(s, via("two namespaces, paged JSON", false, JSON), two, config{PagedList: true})
 	followSoak(s, via("one side, streaming protobuf", true, protobuf), side, config{})
 	followSoak(s, via("metadata only, streaming protobuf", true, protobuf), all, informer.Config[*metav1.PartialObjectMetadata]{})
 	// Followers without a proxy see only the server's own faults, so they are connected most of the time.

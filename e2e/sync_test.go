@@ -157,8 +157,8 @@ func TestStoreEqualsADirectList(t *testing.T) {
 			}
 		})
 
-		// modes has the other combination of a format and a list with Compact.
-		compact := mode{contentType: contentType, paged: contentType == runtime.ContentTypeProtobuf, compact: true}
+		// modes has the other combination of a format and a list with LayoutCompact.
+		compact := mode{contentType: contentType, paged: contentType == runtime.ContentTypeProtobuf, layout: informer.LayoutCompact}
 		t.Run(compact.String(), func(t *testing.T) { sync(t, compact, &requests{}) })
 
 		t.Run("paged at any version,"+formatName(contentType), func(t *testing.T) {

@@ -33,7 +33,7 @@ const warmEnv = "E2E_WARM_JOB"
 type warmJob struct {
 	Host, Token, Namespace, Dir string
 	CA                          []byte
-	Compact                     bool
+	Layout                      informer.Layout
 }
 
 // warmStart is a start of an informer of pods.
@@ -92,7 +92,7 @@ func runWarmJob(spec string) int {
 	}
 	config := &rest.Config{Host: j.Host, BearerToken: j.Token, TLSClientConfig: rest.TLSClientConfig{CAData: j.CA}}
 	s, err := startWarm(context.Background(), config, j.Namespace, informer.Config[*corev1.Pod]{
-		Compact:   j.Compact,
+		Layout:    j.Layout,
 		WarmStart: informer.WarmStartConfig{Storage: informer.WarmStartDir(j.Dir), Interval: 2 * time.Second},
 	})
 	if err != nil {
@@ -120,13 +120,13 @@ func runWarmJob(spec string) int {
 // Guarantees: S4
 func TestWarmStart(t *testing.T) {
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
-		for _, compact := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s,compact=%v", media, compact), func(t *testing.T) { testWarmStart(t, media, compact) })
+		for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutCompact} {
+			t.Run(fmt.Sprintf("%s,%s", media, layout), func(t *testing.T) { testWarmStart(t, media, layout) })
 		}
 	}
 }
 
-func testWarmStart(t *testing.T, media string, compact bool) {
+func testWarmStart(t *testing.T, media string, layout informer.Layout) {
 	ctx := within(t, patience+time.Duration(*warmPods)*20*time.Millisecond)
 	namespace, err := cluster.CreateNamespace(ctx, server.Config(), "warm")
 	if err != nil {
@@ -147,7 +147,7 @@ func testWarmStart(t *testing.T, media string, compact bool) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	settings := informer.Config[*corev1.Pod]{Compact: compact}
+	settings := informer.Config[*corev1.Pod]{Layout: layout}
 	cold, err := startWarm(ctx, config, namespace, settings)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func testWarmStart(t *testing.T, media string, compact bool) {
 	objects := cold.Store().List()
 
 	// The process that is killed.
-	spec, err := json.Marshal(warmJob{config.Host, config.BearerToken, namespace, dir, config.CAData, compact})
+	spec, err := json.Marshal(warmJob{config.Host, config.BearerToken, namespace, dir, config.CAData, layout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,16 +19,16 @@ import (
 //	pods := informer.New(client, resource, config)
 //
 // It wraps config.Transform, and keeps a copy of every version of every object. When t ends, or check is called, it
-// fails t for each object that differs from its copy, with the object's name and the changed fields. It turns
-// config.Share and config.Compact off, so that each object has memory of its own. The copies take the memory of all
-// versions until then.
+// fails t for each object that differs from its copy, with the object's name and the changed fields. It sets
+// config.Layout to LayoutSeparate, so that each object has memory of its own. The copies take the memory of all versions
+// until then.
 //
 // It copies with DeepCopyObject if T has it, otherwise field by field. It then ignores what the unexported fields of
 // other packages' types point to.
 func DetectMutations[T informer.Object](t testing.TB, config *informer.Config[T]) (check func()) {
 	t.Helper()
 	var d mutationDetector[T]
-	config.Share, config.Compact = false, false
+	config.Layout = informer.LayoutSeparate
 	transform := config.Transform
 	config.Transform = func(obj T) (T, error) {
 		if transform != nil {

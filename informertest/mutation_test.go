@@ -86,12 +86,14 @@ func follow[T informer.Object](t *testing.T, all bool) (T, *failures, func()) {
 		t.Fatal(err)
 	}
 	f := &failures{TB: t}
-	config := informer.Config[T]{Share: true}
+	config := informer.Config[T]{Layout: informer.LayoutCompact}
 	var check func()
 	if all {
 		client, check = informertest.DetectAllMutations(f, client)
 	} else {
-		check = informertest.DetectMutations(f, &config)
+		if check = informertest.DetectMutations(f, &config); config.Layout != informer.LayoutSeparate {
+			t.Errorf("the layout is %s", config.Layout)
+		}
 	}
 	inf := informer.New(client, informer.Resource{GroupVersionResource: gvr}, config)
 	ended := make(chan error)
@@ -167,7 +169,7 @@ func TestDetectAllMutations_WarmStart(t *testing.T) {
 		valid  bool
 	}{
 		"warm start": {informer.Config[*corev1.Pod]{WarmStart: informer.WarmStartConfig{Storage: informer.WarmStartDir(t.TempDir())}}, true},
-		"both":       {informer.Config[*corev1.Pod]{Share: true, Compact: true}, false},
+		"no layout":  {informer.Config[*corev1.Pod]{Layout: 7}, false},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		i := informer.New(client, informer.Resource{GroupVersionResource: gvr}, c.config)

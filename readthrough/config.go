@@ -20,8 +20,8 @@ const (
 
 // Config is the configuration of an [Informer]. The zero value is right for most.
 type Config[T informer.Object] struct {
-	// Metadata configures the informer of the metadata. Its logger and its PagedList and PageSize also apply to the
-	// objects that KeepLabelSelector and KeepFieldSelector name.
+	// Metadata configures the informer of the metadata. Its logger, and its Layout, PagedList and PageSize also apply to
+	// the objects that KeepLabelSelector and KeepFieldSelector name.
 	Metadata informer.Config[*metav1.PartialObjectMetadata]
 	// KeepLabelSelector and KeepFieldSelector name objects that the informer keeps whole always, in the syntax of
 	// metav1.ListOptions: those that match both. It follows them by a watch of its own, and Get needs no request for them.
@@ -87,6 +87,7 @@ func (c *Config[T]) whole() informer.Config[T] {
 	return informer.Config[T]{
 		Transform:         c.Transform,
 		KeepManagedFields: c.KeepManagedFields,
+		Layout:            c.Metadata.Layout,
 		PagedList:         c.Metadata.PagedList,
 		PageSize:          c.Metadata.PageSize,
 		PollEvery:         c.Metadata.PollEvery,

@@ -19,7 +19,7 @@
 //
 // The first read of an object costs a request, and so does the first one after each change. If a program reads most
 // objects again and again, and they change often, use an [informer.Informer]: it needs one watch and no requests. Its
-// Compact and a struct with just the fields that are needed save memory too.
+// LayoutCompact and a struct with just the fields that are needed save memory too.
 //
 // The user of the program needs the permission to get the objects, as well as to list and watch them.
 //

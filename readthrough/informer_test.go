@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -500,5 +501,32 @@ func agree(t *testing.T, seed uint64) {
 	}
 	if s := i.CacheStatus(); s.Bytes > 4000 || s.Held > len(names) {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// The objects that are kept have the layout of the metadata: with LayoutSeparate, a write to one changes no other.
+func TestKeptObjectsHaveTheLayout(t *testing.T) {
+	const secrets = 200 // a decoder starts to share after some dozen
+	for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutSeparate} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			for n := range secrets {
+				w.secret(fmt.Sprint(n), "equal", map[string]string{"mine": "yes"})
+			}
+			config := readthrough.Config[*corev1.Secret]{KeepLabelSelector: "mine=yes"}
+			config.Metadata.Layout = layout
+			i, _ := w.start(config)
+			maps := map[uintptr]bool{}
+			for n := range secrets {
+				s, err := i.Get(t.Context(), key(fmt.Sprint(n)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				maps[reflect.ValueOf(s.Data).Pointer()] = true
+			}
+			if separate := layout == informer.LayoutSeparate; separate && len(maps) != secrets || !separate && len(maps) > secrets/2 {
+				t.Errorf("%s: %d objects have %d maps", layout, secrets, len(maps))
+			}
+		})
 	}
 }

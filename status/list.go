@@ -45,7 +45,7 @@ type Forecast struct {
 	// Informer is the memory that the objects of all first lists of the informer will take, and Max is Config.MaxMemory.
 	// Zero Max means no limit; Informer is then zero, too.
 	Informer, Max int64
-	// Shared, Compact and Metadata are the memory that the same objects would take with Config.Share, with Config.Compact,
+	// Shared, Compact and Metadata are the memory that the same objects would take with LayoutShared, with LayoutCompact,
 	// and as *metav1.PartialObjectMetadata: the whole collection, or the objects read so far if Whole is not known. Zero
 	// means that it is not known, or that it would save nothing.
 	Shared, Compact, Metadata int64
@@ -89,7 +89,7 @@ func (f *Forecast) others() string {
 	for _, other := range []struct {
 		name  string
 		bytes int64
-	}{{"Share", f.Shared}, {"Compact", f.Compact}, {"metadata only", f.Metadata}} {
+	}{{"LayoutShared", f.Shared}, {"LayoutCompact", f.Compact}, {"metadata only", f.Metadata}} {
 		if other.bytes == 0 {
 			continue
 		}

@@ -10,7 +10,7 @@ func TestListDescribesItsProgress(t *testing.T) {
 		"30,000 of 88,000 objects, 190 MB received":       {Objects: 30_000, Total: 88_000, Bytes: 190e6},
 		"1,000,000 of 1,000,000 objects, 9.9 GB received": {Objects: 1e6, Total: 1e6, Bytes: 9_900e6},
 		"30,000 of 88,000 objects, 260 MB of memory; the whole collection will take about 760 MB, and the process about " +
-			"1.0 GB of a limit of 512 MB (GOMEMLIMIT); Share would take 380 MB, Compact 90 MB, metadata only 80 MB": {Objects: 30_000, Total: 88_000,
+			"1.0 GB of a limit of 512 MB (GOMEMLIMIT); LayoutShared would take 380 MB, LayoutCompact 90 MB, metadata only 80 MB": {Objects: 30_000, Total: 88_000,
 			Forecast: Forecast{Loaded: 260e6, Whole: 760e6, Process: 999_900_000, Limit: 512e6, LimitedBy: "GOMEMLIMIT", Shared: 380e6, Compact: 90e6, Metadata: 80e6}},
 		"7 objects so far, 10 MB of memory; how many remain is not known; the process will use at least 20 MB of a limit of 12 MB (the cgroup)": {Objects: 7,
 			Forecast: Forecast{Loaded: 10e6, Process: 20e6, Limit: 12e6, LimitedBy: "the cgroup"}},

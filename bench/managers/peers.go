@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/crcache"
 )
 
@@ -23,7 +24,8 @@ const (
 	theirs   = "controller-runtime"
 	stripped = "controller-runtime, stripped"
 	own      = "crcache"
-	share    = "crcache, Share"
+	dropped  = "crcache, stripped"
+	separate = "crcache, separate"
 	compact  = "crcache, Compact"
 )
 
@@ -35,10 +37,12 @@ var peers = []peer{
 			o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 		}},
 	{name: own, what: "`crcache.Options{}`, which keeps managedFields, too", set: with(crcache.Options{}), own: true},
-	{name: share, what: "`crcache.Options{Share: true, DropManagedFields: true}`",
-		set: with(crcache.Options{Share: true, DropManagedFields: true}), own: true},
-	{name: compact, what: "`crcache.Options{Compact: true, DropManagedFields: true}`",
-		set: with(crcache.Options{Compact: true, DropManagedFields: true}), own: true},
+	{name: dropped, what: "`crcache.Options{DropManagedFields: true}`",
+		set: with(crcache.Options{DropManagedFields: true}), own: true},
+	{name: separate, what: "`crcache.Options{Layout: informer.LayoutSeparate, DropManagedFields: true}`",
+		set: with(crcache.Options{Layout: informer.LayoutSeparate, DropManagedFields: true}), own: true},
+	{name: compact, what: "`crcache.Options{Layout: informer.LayoutCompact, DropManagedFields: true}`",
+		set: with(crcache.Options{Layout: informer.LayoutCompact, DropManagedFields: true}), own: true},
 }
 
 func with(options crcache.Options) func(*manager.Options) {

@@ -6,8 +6,8 @@
 //
 // Half of the objects are Secrets, half are ConfigMaps. Each program waits until it has synced, reads the share of them
 // that -reads says, each object once, and then measures its live heap. It compares client-go's informers with
-// managedFields dropped by a transform, this library's informers by default and with Share, and read-through with its
-// default limit and with a limit that holds everything that is read.
+// managedFields dropped by a transform, this library's informers by default and with LayoutSeparate, and read-through with
+// its default limit and with a limit that holds everything that is read.
 package main
 
 import (

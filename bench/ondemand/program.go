@@ -57,10 +57,10 @@ var peers = []struct {
 }{
 	{"client-go", startClientGo},
 	{"informer", func(ctx context.Context, config *rest.Config) (reader, error) {
-		return startInformer(ctx, config, false)
+		return startInformer(ctx, config, informer.LayoutShared)
 	}},
-	{"informer, Share", func(ctx context.Context, config *rest.Config) (reader, error) {
-		return startInformer(ctx, config, true)
+	{"informer, separate", func(ctx context.Context, config *rest.Config) (reader, error) {
+		return startInformer(ctx, config, informer.LayoutSeparate)
 	}},
 	{"readthrough", func(ctx context.Context, config *rest.Config) (reader, error) {
 		return startReadThrough(ctx, config, 0)
@@ -166,13 +166,13 @@ func startClientGo(ctx context.Context, config *rest.Config) (reader, error) {
 }
 
 // startInformer starts informers of whole objects.
-func startInformer(ctx context.Context, config *rest.Config, share bool) (reader, error) {
+func startInformer(ctx context.Context, config *rest.Config, layout informer.Layout) (reader, error) {
 	client, err := informer.NewClient(config)
 	if err != nil {
 		return reader{}, err
 	}
-	secrets := informer.New(client, secretResource, informer.Config[*corev1.Secret]{Share: share})
-	configMaps := informer.New(client, configMapResource, informer.Config[*corev1.ConfigMap]{Share: share})
+	secrets := informer.New(client, secretResource, informer.Config[*corev1.Secret]{Layout: layout})
+	configMaps := informer.New(client, configMapResource, informer.Config[*corev1.ConfigMap]{Layout: layout})
 	go secrets.Run(ctx)
 	go configMaps.Run(ctx)
 	if err := secrets.WaitSynced(ctx); err != nil {

@@ -72,7 +72,7 @@ func compare(o options) (*results, error) {
 		return nil, err
 	}
 	scaled := slices.DeleteFunc(slices.Clone(peers), func(p peer) bool {
-		return p.name != clientGo && p.name != own && p.name != ownShare
+		return p.name != clientGo && p.name != own && p.name != ownSeparate
 	})
 	runs := min(o.Runs, maxScaleRuns)
 	for _, pods := range o.Sizes {

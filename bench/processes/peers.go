@@ -30,18 +30,19 @@ func (p *peer) decodes(format string) bool {
 
 // Names of the peers that the goals compare.
 const (
-	clientGo        = "client-go"
-	clientGoLIST    = "client-go, LIST"
-	clientGoDropped = "client-go, managedFields dropped"
-	clientGoSlim    = "client-go, slim transform"
-	clientGoMeta    = "client-go, metadata only"
-	own             = "informer"
-	ownKept         = "informer, managedFields kept"
-	ownLIST         = "informer, LIST"
-	ownShare        = "informer, Share"
-	ownCompact      = "informer, Compact"
-	ownSlim         = "informer, slim struct"
-	ownMeta         = "informer, metadata only"
+	clientGo            = "client-go"
+	clientGoLIST        = "client-go, LIST"
+	clientGoDropped     = "client-go, managedFields dropped"
+	clientGoLISTDropped = "client-go, LIST, managedFields dropped"
+	clientGoSlim        = "client-go, slim transform"
+	clientGoMeta        = "client-go, metadata only"
+	own                 = "informer"
+	ownKept             = "informer, managedFields kept"
+	ownLIST             = "informer, LIST"
+	ownSeparate         = "informer, separate"
+	ownCompact          = "informer, Compact"
+	ownSlim             = "informer, slim struct"
+	ownMeta             = "informer, metadata only"
 )
 
 // peers are all compared peers, in the order of the tables.
@@ -54,18 +55,20 @@ var peers = []peer{
 	{name: clientGoLIST, what: "the same with the feature gate WatchListClient off", connect: connectClientGo(nil),
 		env: []string{"KUBE_FEATURE_WatchListClient=false"}},
 	{name: clientGoDropped, what: "by a transform", connect: connectClientGo(dropManagedFields)},
+	{name: clientGoLISTDropped, what: "both", connect: connectClientGo(dropManagedFields),
+		env: []string{"KUBE_FEATURE_WatchListClient=false"}},
 	{name: clientGoSlim, what: "a transform to a pod with namespace, name, uid, resourceVersion, labels, node and phase only", connect: connectClientGo(slimTransform)},
 	{name: clientGoMeta, what: "SharedInformerFactory of its metadata client, managedFields kept", connect: connectMetadata,
 		formats: []string{canned.Metadata}},
 	{name: ownKept, what: "Config.KeepManagedFields",
 		connect: connectInformer(informer.Config[*corev1.Pod]{KeepManagedFields: true})},
-	{name: own, what: "default settings: a streaming list, managedFields dropped",
+	{name: own, what: "default settings: a streaming list, managedFields dropped, objects share equal parts",
 		connect: connectInformer(informer.Config[*corev1.Pod]{})},
-	{name: ownShare, what: "default settings and Config.Share",
-		connect: connectInformer(informer.Config[*corev1.Pod]{Share: true})},
-	{name: ownCompact, what: "default settings and Config.Compact",
-		connect: connectInformer(informer.Config[*corev1.Pod]{Compact: true})},
-	{name: ownLIST, what: "the same with Config.PagedList",
+	{name: ownSeparate, what: "default settings and LayoutSeparate",
+		connect: connectInformer(informer.Config[*corev1.Pod]{Layout: informer.LayoutSeparate})},
+	{name: ownCompact, what: "default settings and LayoutCompact",
+		connect: connectInformer(informer.Config[*corev1.Pod]{Layout: informer.LayoutCompact})},
+	{name: ownLIST, what: "default settings and Config.PagedList",
 		connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
 	{name: ownSlim, what: "a custom struct with these fields only; in JSON, because it is not a protobuf message",
 		connect: connectInformer(informer.Config[*slimPod]{}), formats: []string{canned.JSON}},

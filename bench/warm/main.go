@@ -19,6 +19,7 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
@@ -50,7 +51,8 @@ type options struct{ pods, changes, runs int }
 
 // kind is one kind of informer.
 type kind struct {
-	JSON, Compact bool
+	JSON   bool
+	Layout informer.Layout
 }
 
 // String returns the name of the kind.
@@ -59,8 +61,8 @@ func (k kind) String() string {
 	if k.JSON {
 		name = "JSON"
 	}
-	if k.Compact {
-		name += ", Compact"
+	if k.Layout != informer.LayoutShared {
+		name += ", " + k.Layout.String()
 	}
 	return name
 }
@@ -70,7 +72,9 @@ func compare(o options) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%d pods, %d changes, medians of %d runs\n", o.pods, o.changes, o.runs)
 	fmt.Fprintln(w, "kind\tbytes cold\twarm\tsync cold\twarm\tCPU cold\twarm\tpeak memory cold\twarm\twith a save\tfile\tsave\tload")
-	for _, k := range []kind{{JSON: true}, {JSON: true, Compact: true}, {}, {Compact: true}} {
+	for _, k := range []kind{
+		{true, informer.LayoutShared}, {true, informer.LayoutCompact}, {false, informer.LayoutShared}, {false, informer.LayoutCompact},
+	} {
 		address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", o.pods))
 		if err != nil {
 			return err

@@ -119,7 +119,7 @@ func work(spec string) error {
 	if err != nil {
 		return err
 	}
-	settings := informer.Config[*corev1.Pod]{Compact: j.Compact}
+	settings := informer.Config[*corev1.Pod]{Layout: j.Layout}
 	if j.Dir != "" {
 		settings.WarmStart.Storage = informer.WarmStartDir(j.Dir)
 	}

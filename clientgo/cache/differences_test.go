@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -147,7 +148,8 @@ func TestStorage(t *testing.T) {
 	w := world.New(t)
 	w.Pod("a", "one")
 	for name, options := range map[string]cache.Options{
-		"Plain": {}, "Share": {Share: true}, "Compact": {Compact: true}, "DropManagedFields": {DropManagedFields: true},
+		"Plain": {}, "Shared": {Layout: new(informer.LayoutShared)}, "Compact": {Layout: new(informer.LayoutCompact)},
+		"DropManagedFields": {DropManagedFields: true},
 	} {
 		c := config(w)
 		c.Options = options
@@ -159,6 +161,44 @@ func TestStorage(t *testing.T) {
 		}
 		if kept := len(obj.(*corev1.Pod).ManagedFields) > 0; kept == options.DropManagedFields {
 			t.Errorf("%s: managedFields %v", name, obj.(*corev1.Pod).ManagedFields)
+		}
+	}
+}
+
+// Programs for client-go's informers may write to cached objects. Unless they choose another layout, such a write changes no other
+// object.
+// Guarantees: P1
+func TestObjectsAreSeparateByDefault(t *testing.T) {
+	const pods = 200 // a decoder starts to share after some dozen
+	w := world.New(t)
+	for n := range pods {
+		w.Pod("a", fmt.Sprint(n))
+	}
+	for name, test := range map[string]struct {
+		layout   *informer.Layout
+		separate bool
+	}{"default": {nil, true}, "separate": {new(informer.LayoutSeparate), true}, "shared": {new(informer.LayoutShared), false}} {
+		c := config(w)
+		c.Options.Layout = test.layout
+		i := create(t, c)
+		run(t, i)()
+		objects := i.GetStore().List()
+		containers := map[*corev1.Container]bool{}
+		for _, obj := range objects {
+			containers[&obj.(*corev1.Pod).Spec.Containers[0]] = true
+		}
+		if n := len(containers); len(objects) != pods || test.separate && n != pods || !test.separate && n > pods/2 {
+			t.Errorf("%s: %d objects have %d containers", name, len(objects), n)
+		}
+		if !test.separate {
+			continue
+		}
+		written := objects[0].(*corev1.Pod)
+		written.Spec.Containers[0].Image = "written"
+		for _, obj := range objects[1:] {
+			if obj.(*corev1.Pod).Spec.Containers[0].Image == "written" {
+				t.Errorf("%s: a write to %s changed %s", name, written.Name, obj.(*corev1.Pod).Name)
+			}
 		}
 	}
 }

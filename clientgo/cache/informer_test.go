@@ -379,13 +379,13 @@ func TestWrongConfig(t *testing.T) {
 		change func(*cache.Config)
 		want   string
 	}{
-		"NoClient":     {func(c *cache.Config) { c.Client = nil }, "client"},
-		"NoObject":     {func(c *cache.Config) { c.Object = nil }, "Config.Object"},
-		"List":         {func(c *cache.Config) { c.Object = &corev1.PodList{} }, "Config.Object"},
-		"NoResource":   {func(c *cache.Config) { c.Resource.Resource = "" }, "Resource.Resource"},
-		"Selector":     {func(c *cache.Config) { c.Resource.LabelSelector = "=" }, "LabelSelector"},
-		"PageSize":     {func(c *cache.Config) { c.PageSize = -1 }, "PageSize"},
-		"ShareCompact": {func(c *cache.Config) { c.Options = cache.Options{Share: true, Compact: true} }, "Share"},
+		"NoClient":   {func(c *cache.Config) { c.Client = nil }, "client"},
+		"NoObject":   {func(c *cache.Config) { c.Object = nil }, "Config.Object"},
+		"List":       {func(c *cache.Config) { c.Object = &corev1.PodList{} }, "Config.Object"},
+		"NoResource": {func(c *cache.Config) { c.Resource.Resource = "" }, "Resource.Resource"},
+		"Selector":   {func(c *cache.Config) { c.Resource.LabelSelector = "=" }, "LabelSelector"},
+		"PageSize":   {func(c *cache.Config) { c.PageSize = -1 }, "PageSize"},
+		"NoLayout":   {func(c *cache.Config) { c.Options.Layout = new(informer.Layout(7)) }, "Layout is 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := config(w)

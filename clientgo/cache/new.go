@@ -14,14 +14,13 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Options choose how an informer holds its objects. The zero value holds them decoded and whole, as client-go does.
+// Options choose how an informer holds its objects. The zero value holds each decoded, whole, and apart from the
+// others, as client-go does.
 type Options struct {
-	// Share makes different objects share equal parts; see informer.Config.Share. Code that writes to a cached object
-	// then changes other objects, too. Objects of a ListerWatcher share nothing.
-	Share bool
-	// Compact holds objects as the server sent them, compressed, and decodes them when they are read; see
-	// informer.Config.Compact. Compact and Share exclude each other.
-	Compact bool
+	// Layout is how the informer holds objects in memory. Nil means informer.LayoutSeparate, because programs for
+	// client-go's informers may write to objects that they have read. With informer.LayoutShared, objects take half the
+	// memory, and such code changes other objects, too. Objects of a ListerWatcher share nothing in either.
+	Layout *informer.Layout
 	// DropManagedFields leaves out metadata.managedFields, which only server-side apply uses. It costs nothing, unlike a
 	// transform that does the same.
 	DropManagedFields bool
@@ -30,6 +29,13 @@ type Options struct {
 	// away. A difference is logged, and the watch error handler receives an *informer.AuditError. An informer over a
 	// ListerWatcher cannot audit.
 	AuditEvery time.Duration
+}
+
+func (o Options) layout() informer.Layout {
+	if o.Layout == nil {
+		return informer.LayoutSeparate
+	}
+	return *o.Layout
 }
 
 // Config configures an informer of [New] or [NewOfParts].
@@ -133,8 +139,7 @@ func (c *Config) informer(p Part) informer.Config[Object] {
 		Prototype:         c.Object.(Object),
 		Transform:         transforming(c.Kind, p.Transform),
 		KeepManagedFields: !c.Options.DropManagedFields,
-		Share:             c.Options.Share,
-		Compact:           c.Options.Compact,
+		Layout:            c.Options.layout(),
 		PageSize:          c.PageSize,
 		PagedList:         c.PagedList,
 		AuditEvery:        c.Options.AuditEvery,

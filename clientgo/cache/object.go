@@ -119,7 +119,7 @@ func (a *altered) DeepCopyObject() runtime.Object {
 	return &altered{metadata, a.id, copied}
 }
 
-// MarshalJSON returns an error, so an informer with Options.Compact holds the result decoded: nobody could decode it.
+// MarshalJSON returns an error, so an informer with LayoutCompact holds the result decoded: nobody could decode it.
 func (*altered) MarshalJSON() ([]byte, error) {
 	return nil, errors.New("the result of the transform has no encoding")
 }

@@ -126,7 +126,8 @@ func TestListWatchOfMetadata(t *testing.T) {
 // Guarantees: P5, R20, R21
 func TestStorageOfValues(t *testing.T) {
 	for name, storage := range map[string]cache.Options{
-		"dropped": {DropManagedFields: true}, "compact": {Compact: true, DropManagedFields: true}, "shared": {Share: true},
+		"dropped": {DropManagedFields: true}, "compact": {Layout: new(informer.LayoutCompact), DropManagedFields: true},
+		"shared": {Layout: new(informer.LayoutShared)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -159,7 +159,7 @@ func TestResyncOfParts(t *testing.T) {
 // OnStart receives the informer of each part before anything happens. An index that it adds finds results of the
 // transform, by their labels.
 func TestOnStart(t *testing.T) {
-	for _, compact := range []bool{false, true} {
+	for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutSeparate, informer.LayoutCompact} {
 		w := world.New(t)
 		w.Pod("a", "one")
 		w.Pod("b", "one")
@@ -172,7 +172,7 @@ func TestOnStart(t *testing.T) {
 		}
 		i := ofParts(t, cache.Config{
 			Object:  &corev1.Pod{},
-			Options: cache.Options{Compact: compact},
+			Options: cache.Options{Layout: &layout},
 			OnStart: func(started []*informer.Informer[cache.Object]) {
 				if len(w.Server.Requests()) > 0 || parts != nil {
 					t.Error("OnStart comes late, or again")

@@ -2,7 +2,7 @@
 // program that imports it instead has informers of this project:
 //
 //	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 10*time.Hour,
-//		informers.WithStorage(informers.Options{Share: true}))
+//		informers.WithStorage(informers.Options{Layout: new(informer.LayoutShared)}))
 //
 // Package clientgo lists the differences.
 package informers

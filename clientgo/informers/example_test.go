@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/informers"
 )
 
@@ -15,7 +16,7 @@ func Example() {
 	run := func(ctx context.Context, clientset kubernetes.Interface) error {
 		resync := 10 * time.Hour
 		factory := informers.NewSharedInformerFactoryWithOptions(clientset, resync,
-			informers.WithStorage(informers.Options{Share: true, DropManagedFields: true}))
+			informers.WithStorage(informers.Options{Layout: new(informer.LayoutShared), DropManagedFields: true}))
 		defer factory.Shutdown()
 		pods := factory.Core().V1().Pods()
 		handler, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{})

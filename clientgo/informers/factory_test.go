@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientcache "k8s.io/client-go/tools/cache"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/informers"
 	"github.com/typedinformer/informer/clientgo/internal/world"
 )
@@ -229,7 +230,7 @@ func TestFunctionThatDropsManagedFields(t *testing.T) {
 		options   informers.Options
 		replaced  bool
 	}{
-		"Allowed":    {drop, informers.Options{DropManagedFields: true, Share: true}, true},
+		"Allowed":    {drop, informers.Options{DropManagedFields: true, Layout: new(informer.LayoutShared)}, true},
 		"NotAllowed": {drop, informers.Options{}, false},
 		"Other": {func(obj any) (any, error) {
 			obj.(*corev1.Pod).Spec.Containers[0].Env = nil

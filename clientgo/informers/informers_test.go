@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clientcache "k8s.io/client-go/tools/cache"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/informers"
 	"github.com/typedinformer/informer/clientgo/internal/world"
 	"github.com/typedinformer/informer/internal/test/leak"
@@ -38,8 +39,8 @@ func start(t *testing.T, f informers.SharedInformerFactory) {
 // storages are the options of storage, each alone.
 var storages = map[string]informers.Options{
 	"Plain":             {},
-	"Share":             {Share: true},
-	"Compact":           {Compact: true},
+	"Shared":            {Layout: new(informer.LayoutShared)},
+	"Compact":           {Layout: new(informer.LayoutCompact)},
 	"DropManagedFields": {DropManagedFields: true},
 }
 
@@ -162,7 +163,7 @@ func answers(t *testing.T, f informers.SharedInformerFactory, drop bool) (all []
 // Guarantees: P1
 func TestFakeClientset(t *testing.T) {
 	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}})
-	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithStorage(informers.Options{Share: true}))
+	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithStorage(informers.Options{Layout: new(informer.LayoutShared)}))
 	var events world.Recorder
 	if _, err := f.Core().V1().Pods().Informer().AddEventHandler(&events); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	clientgo "k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/cache"
 	"github.com/typedinformer/informer/clientgo/internal/world"
 	"github.com/typedinformer/informer/clientgo/metadatainformer"
@@ -38,7 +39,9 @@ func start(t *testing.T, f metadatainformer.SharedInformerFactory) {
 // A factory has the same objects as that of client-go, and delivers the same events. It requests metadata only.
 // Guarantees: P1
 func TestSameAsClientGo(t *testing.T) {
-	for name, storage := range map[string]cache.Options{"Plain": {}, "Share": {Share: true}, "Compact": {Compact: true}} {
+	for name, storage := range map[string]cache.Options{
+		"Plain": {}, "Shared": {Layout: new(informer.LayoutShared)}, "Compact": {Layout: new(informer.LayoutCompact)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := world.New(t)
 			w.Pod("a", "one")

@@ -74,8 +74,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	inf := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")},
-		informer.Config[*corev1.Pod]{Compact: *compact})
+	var settings informer.Config[*corev1.Pod]
+	if *compact {
+		settings.Layout = informer.LayoutCompact
+	}
+	inf := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, settings)
 	access := simulatedAccess
 	if *kubeconfig != "" {
 		reviews, err := informer.NewClient(config) // with a rate limit of its own

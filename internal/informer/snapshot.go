@@ -21,7 +21,7 @@ import (
 type Snapshot[T object.Object] struct {
 	version table.Version[T] // has the objects and the indexes
 	sources sources.Sources[listed]
-	late    *late                           // with Config.Compact
+	late    *late                           // with LayoutCompact
 	labels  func(slot uint32) labels.Labels // reads labels without decoding the object; nil if all are decoded
 }
 

@@ -3,7 +3,7 @@
 //
 //	go test ./controllerruntime
 //	go test ./controllerruntime -args -cache=theirs
-//	go test ./controllerruntime -args -options='Compact: true'
+//	go test ./controllerruntime -args -options='Layout: informer.LayoutCompact'
 //
 // The test takes controller-runtime's sources from the module cache, copies them to a temporary folder, and changes the
 // copy where it creates caches. The second command leaves the copy unchanged, which shows what controller-runtime's own

@@ -134,12 +134,15 @@ func writeNew(dir, file, pkg, options string) error {
 	src := `package ` + pkg + `
 
 import (
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/crcache"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
 var newCache cache.NewCacheFunc = crcache.New(crcache.Options{` + options + `})
+
+var _ informer.Layout
 `
 	return os.WriteFile(filepath.Join(dir, file), []byte(src), 0o644)
 }

@@ -13,7 +13,7 @@ import (
 
 var (
 	whose = flag.String("cache", "ours", "`whose` cache the specs test: ours or theirs")
-	how   = flag.String("options", "", "the `fields` of crcache.Options, in Go, such as 'Compact: true'")
+	how   = flag.String("options", "", "the `fields` of crcache.Options, in Go, such as 'Layout: informer.LayoutCompact'")
 	only  = flag.String("focus", "", "run only specs that match this `regexp`, and expect nothing of others")
 )
 

@@ -4,7 +4,7 @@
 //	go test ./kubernetes -timeout 3h
 //	go test ./kubernetes -args -suites=deployment,job -run=TestRollingUpdate
 //	go test ./kubernetes -args -informers=theirs
-//	go test ./kubernetes -args -storage='Share: true, DropManagedFields: true'
+//	go test ./kubernetes -args -storage='Layout: new(informer.LayoutShared), DropManagedFields: true'
 //
 // Everything in k8s.io/kubernetes that makes a factory of informers imports ours instead: tests, controllers and
 // kube-apiserver. The other modules of Kubernetes keep client-go's. Without -informers, each suite runs with both. A test

@@ -19,7 +19,7 @@ var (
 	whose   = flag.String("informers", "both", "`whose` informers the tests use: ours, theirs or both")
 	which   = flag.String("suites", "", "the `suites` to run, such as deployment,job (default all; with -short deployment)")
 	only    = flag.String("focus", "", "run only the tests that match this `regexp`, and expect nothing of others")
-	storage = flag.String("storage", "", "the `fields` of informers.Options, in Go, such as 'Compact: true'")
+	storage = flag.String("storage", "", "the `fields` of informers.Options, in Go, such as 'Layout: new(informer.LayoutCompact)'")
 	logs    = flag.String("logs", "", "the `folder` that gets the whole output of each suite")
 	bound   = flag.Duration("bound", 30*time.Minute, "the time that a suite may take")
 )

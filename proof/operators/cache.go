@@ -11,10 +11,10 @@ type cache struct {
 
 func (c cache) String() string { return c.name }
 
-// caches are all of them. Share and Compact apply also to programs that set cache.Options.NewInformer.
+// caches are all of them. separate and Compact apply also to programs that set cache.Options.NewInformer.
 var caches = []cache{
 	{name: theirs},
 	{name: "crcache"},
-	{"Share", "Share: true, IgnoreNewInformer: true"},
-	{"Compact", "Compact: true, IgnoreNewInformer: true"},
+	{"separate", "Layout: informer.LayoutSeparate, IgnoreNewInformer: true"},
+	{"Compact", "Layout: informer.LayoutCompact, IgnoreNewInformer: true"},
 }

@@ -10,7 +10,7 @@
 //
 //	controller-runtime  cache.New
 //	crcache             crcache.New(crcache.Options{})
-//	Share, Compact      crcache.New with that option, and IgnoreNewInformer
+//	separate, Compact   crcache.New with that layout, and IgnoreNewInformer
 //
 // All caches run with the same versions of modules: those of the program, or of the module crcache where these are
 // newer. The column heap is the live heap of the whole test process, after two garbage collections. It is measured every

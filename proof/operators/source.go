@@ -79,9 +79,11 @@ const heapFile = "PROOF_HEAP"
 // added returns the source that is added to the package cluster of controller-runtime. startMeasured writes the live
 // heap every five seconds and at the end, while the cache still has all its objects: some tests never stop a manager.
 func added(c cache) string {
-	newCache, use := "cache.New", ""
+	newCache, use, unused := "cache.New", "", ""
 	if c.name != theirs {
-		newCache, use = "crcache.New(crcache.Options{"+c.options+"})", `"`+crcache+`"`
+		newCache = "crcache.New(crcache.Options{" + c.options + "})"
+		use = `"` + informer + `"` + "\n\t" + `"` + crcache + `"` + "\n"
+		unused = "\nvar _ informer.Layout\n"
 	}
 	return `package cluster
 
@@ -98,7 +100,7 @@ import (
 )
 
 var NewCache cache.NewCacheFunc = ` + newCache + `
-
+` + unused + `
 func startMeasured(ctx context.Context, c cache.Cache) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

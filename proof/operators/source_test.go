@@ -28,7 +28,7 @@ func TestCreateOurs(t *testing.T) {
 		}
 		write(t, filepath.Join(folder, "cluster.go"), test.cluster)
 		write(t, filepath.Join(folder, "internal.go"), test.internal)
-		err := createOurs(dir, cache{"Share", "Share: true"})
+		err := createOurs(dir, cache{"separate", "Layout: informer.LayoutSeparate"})
 		if (err == nil) != test.ok {
 			t.Errorf("%q, %q: %v", test.cluster, test.internal, err)
 		}
@@ -38,7 +38,7 @@ func TestCreateOurs(t *testing.T) {
 		for file, want := range map[string]string{
 			"cluster.go":  "x = NewCache",
 			"internal.go": "return startMeasured(ctx, c.cache)",
-			"zz_proof.go": "crcache.New(crcache.Options{Share: true})",
+			"zz_proof.go": "crcache.New(crcache.Options{Layout: informer.LayoutSeparate})",
 		} {
 			if got := read(t, filepath.Join(folder, file)); !strings.Contains(got, want) {
 				t.Errorf("%s lacks %q:\n%s", file, want, got)
@@ -92,9 +92,9 @@ func read(t *testing.T, file string) string {
 // Wrong names in the command line are errors that say which names there are.
 func TestWrongNamesAreErrors(t *testing.T) {
 	for want, args := range map[string][]string{
-		"name a program: trust-manager":                                       nil,
-		`"x" is none of trust-manager`:                                        {"x"},
-		`-caches: "y" is none of controller-runtime, crcache, Share, Compact`: {"-caches", "y", "trust-manager"},
+		"name a program: trust-manager":                                          nil,
+		`"x" is none of trust-manager`:                                           {"x"},
+		`-caches: "y" is none of controller-runtime, crcache, separate, Compact`: {"-caches", "y", "trust-manager"},
 	} {
 		if _, err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)

@@ -65,7 +65,7 @@ func TestWorseThanTheirs(t *testing.T) {
 		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "A", "B")}, ""},
 		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "A B", "")}, ""},
 		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "B", "A")}, "m with crcache:  A fails only there"},
-		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "A", "B"), newResult("Share", "", "A B")}, "m with Share:  A fails only there"},
+		{[]result{newResult(theirs, "A", "B"), newResult("crcache", "A", "B"), newResult("separate", "", "A B")}, "m with separate:  A fails only there"},
 		{[]result{newResult(theirs, "A", ""), newResult("crcache", "", "")}, "m with crcache:  A does not run"},
 		{[]result{newResult("crcache", "A", "B")}, "m with crcache:  B fails only there"},
 		{[]result{newResult("crcache", "A", "")}, ""},

@@ -8,9 +8,9 @@
 // file that makes a factory of informers: its import, and a transform that only drops managedFields. It adds the pages
 // of net/http/pprof to each program. The project keeps nothing of these sources. The kinds of informers are:
 //
-//	client-go       those of k8s.io/client-go/informers
-//	clientgo        those of clientgo/informers with DropManagedFields: all these programs drop managedFields
-//	Share, Compact  the same with that option
+//	client-go        those of k8s.io/client-go/informers
+//	clientgo         those of clientgo/informers with DropManagedFields: all these programs drop managedFields
+//	shared, Compact  the same with that layout
 //
 // kube-scheduler drops managedFields of pods only. With client-go it drops those of other objects here too, so that each
 // kind keeps the same.

@@ -12,7 +12,7 @@ type kind struct{ name, storage string }
 func (k kind) String() string { return k.name }
 
 // kinds are all of them. The first is client-go's. The others are ours, in one compiled program.
-var kinds = []kind{{name: "client-go"}, {name: "clientgo"}, {"Share", "Share"}, {"Compact", "Compact"}}
+var kinds = []kind{{name: "client-go"}, {name: "clientgo"}, {"shared", "Shared"}, {"Compact", "Compact"}}
 
 // program is a program of others that uses informers of client-go.
 type program struct {

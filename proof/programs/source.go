@@ -17,7 +17,8 @@ const (
 	clientgo   = informer + "/clientgo"
 	informers  = `"k8s.io/client-go/informers"`
 	kubernetes = "k8s.io/kubernetes"
-	// storageVar is the environment variable that chooses how our informers hold objects: Share, Compact or neither.
+	// storageVar is the environment variable that chooses the layout of our informers: Shared or Compact. If it is empty,
+	// they have the default of clientgo.
 	storageVar = "PROOF_STORAGE"
 	// debugVar is the environment variable with the address of the pages of net/http/pprof.
 	debugVar = "PROOF_DEBUG"
@@ -158,8 +159,12 @@ func write(file, text string) error {
 // ourInformers returns the source of a package that is like our informers. Each factory has the storage that storageVar
 // chooses.
 func ourInformers() string {
-	const options = `DropManagedFields: true, Share: storage == "Share", Compact: storage == "Compact"`
-	return copied.InformersWithStorage(options) + "\nvar storage = os.Getenv(\"" + storageVar + "\")\n"
+	return copied.InformersWithStorage(`DropManagedFields: true, Layout: layouts[os.Getenv("`+storageVar+`")]`) + `
+var layouts = map[string]*informer.Layout{
+	"Shared":  new(informer.LayoutShared),
+	"Compact": new(informer.LayoutCompact),
+}
+`
 }
 
 // debugPages is the source of a file that is added to the main package of each program.

@@ -68,7 +68,7 @@ func TestAddedSources(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, want := range []string{`Compact: storage == "Compact"`, `os.Getenv("` + storageVar + `")`} {
+	for _, want := range []string{`Layout: layouts[os.Getenv("` + storageVar + `")]`, "new(informer.LayoutCompact)"} {
 		if !strings.Contains(ourInformers(), want) {
 			t.Errorf("the informers lack %s", want)
 		}
@@ -94,7 +94,7 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 	for want, args := range map[string][]string{
 		"must be script or measure":                                nil,
 		`"x" is none of kube-controller-manager`:                   {"measure", "x"},
-		`-informers: "y" is none of client-go, clientgo, Share`:    {"script", "-informers", "y"},
+		`-informers: "y" is none of client-go, clientgo, shared`:   {"script", "-informers", "y"},
 		"flag provided but not defined: -objects":                  {"script", "-objects", "3"},
 		"script runs no other programs than the two of Kubernetes": {"script", "descheduler"},
 	} {

@@ -16,7 +16,7 @@ func (u usage) String() string {
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // goals are the parts of client-go's memory for caches that our informers should need.
-var goals = map[string]string{"Share": "0.50", "Compact": "0.20"}
+var goals = map[string]string{"shared": "0.50", "Compact": "0.20"}
 
 // measured returns a table of results. The caches are what a program needs more with objects than with an empty
 // cluster. The ratios are those to the first kind of each program, if that is client-go's.

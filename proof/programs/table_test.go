@@ -12,11 +12,11 @@ func TestMeasured(t *testing.T) {
 		return result{program, kind, usage{resident: empty << 20, heap: empty << 19}, usage{synced: 1500 * time.Millisecond,
 			processor: 3 * time.Second, later: time.Second, resident: full << 20, peak: full << 21, heap: full << 19}}
 	}
-	got := measured([]result{newResult("a", "client-go", 100, 300), newResult("a", "Compact", 100, 140), newResult("b", "Share", 50, 60)})
+	got := measured([]result{newResult("a", "client-go", 100, 300), newResult("a", "Compact", 100, 140), newResult("b", "shared", 50, 60)})
 	const want = `program  informers  synced (s)  processor (s)  idle processor (s)  empty (MiB)  resident (MiB)  peak (MiB)  caches (MiB)  ratio  heap of caches (MiB)  ratio  goal
 a        client-go  1.5         3.0            1.0                 100          300             600         200           1.00   100.0                 1.00   -
 a        Compact    1.5         3.0            1.0                 100          140             280         40            0.20   20.0                  0.20   0.20
-b        Share      1.5         3.0            1.0                 50           60              120         10            -      5.0                   -      0.50
+b        shared     1.5         3.0            1.0                 50           60              120         10            -      5.0                   -      0.50
 `
 	if got != want {
 		t.Errorf("got\n%s", got)

@@ -93,7 +93,7 @@ func TestWarningBeforeTheProcessIsFull(t *testing.T) {
 		}
 	}
 	const text = "%s of 88,000 objects, %s of memory; the whole collection will take about 704 MB, and the process about " +
-		"804 MB of a limit of 500 MB (the cgroup); Share would take 528 MB, Compact 88 MB, metadata only 79 MB"
+		"804 MB of a limit of 500 MB (the cgroup); LayoutShared would take 528 MB, LayoutCompact 88 MB, metadata only 79 MB"
 	p.warnings(fmt.Sprintf(`level=WARN msg="the first lists may take more memory than the process has" progress="`+text+`" lists=1`,
 		"500", "4.0 MB"))
 	if got, want := l.now().String(), fmt.Sprintf(text, "1,500", "12 MB"); got != want {
@@ -126,7 +126,7 @@ func TestStreamWithoutATotal(t *testing.T) {
 	}
 	p.warnings(`level=WARN msg="the first lists may take more memory than the process has" progress="38,000 objects so far, ` +
 		`304 MB of memory; how many remain is not known; the process will use at least 404 MB of a limit of 500 MB (the cgroup); ` +
-		`Share would take 228 MB, Compact 38 MB, metadata only 34 MB" lists=1`)
+		`LayoutShared would take 228 MB, LayoutCompact 38 MB, metadata only 34 MB" lists=1`)
 	if s := l.now(); s.Total != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -234,7 +234,7 @@ func TestMaxMemoryIsForAllListsOfAnInformer(t *testing.T) {
 	err := last.read(600, 700)
 	const want = "the collection takes more memory than Config.MaxMemory: last: 600 of 1,300 objects, 4.8 MB of memory; " +
 		"the whole collection will take about 10 MB; the informer will hold at least 21 MB, and Config.MaxMemory is 20 MB; " +
-		"Share would take 7.8 MB, Compact 1.3 MB, metadata only 1.2 MB; select less, hold it in another way, or raise the limit"
+		"LayoutShared would take 7.8 MB, LayoutCompact 1.3 MB, metadata only 1.2 MB; select less, hold it in another way, or raise the limit"
 	if !errors.Is(err, ErrMaxMemory) || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}

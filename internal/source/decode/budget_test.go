@@ -154,7 +154,7 @@ func (s *smalls) Unmarshal(raw []byte) (err error) {
 	return err
 }
 
-// An object that only its own method decodes needs no less memory than our decoder needs for it without its managedFields: Config.Compact
+// An object that only its own method decodes needs no less memory than our decoder needs for it without its managedFields: LayoutCompact
 // holds the object without them.
 // Guarantees: D4
 func TestLimitHoldsWithoutManagedFields(t *testing.T) {

@@ -83,7 +83,7 @@ func (u *updates) spent(raw []byte) budget {
 
 // limits decodes raw with limits around the memory that it needs. It fails the test unless raw is accepted with the version before, and
 // while it shares with other objects, exactly if it is accepted alone. What is accepted is accepted again without managedFields, as
-// Config.Compact keeps it.
+// LayoutCompact keeps it.
 func (u *updates) limits(raw []byte, before any) {
 	u.Helper()
 	spent := u.spent(raw)

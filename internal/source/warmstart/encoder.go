@@ -71,7 +71,7 @@ func (e *encoder) record(obj object.Object) (r snapshotfile.Record, err error) {
 
 // errLossy indicates an object that no encoding holds.
 var errLossy = errors.New("it changes when it is encoded and decoded again, so it cannot be saved; " +
-	"Config.Compact saves the bytes that the server sent")
+	"LayoutCompact saves the bytes that the server sent")
 
 // lossless returns obj in an encoding from which the same object is decoded.
 func (e *encoder) lossless(obj any) (f decode.Format, raw []byte, err error) {

@@ -54,7 +54,7 @@ func LiveMemory() int64 {
 }
 
 // SteadyMemory is LiveMemory, once two more answers differ from one by at most one part in 200, or after 100
-// answers. It waits for goroutines that still work: an informer with Compact packs its first list again.
+// answers. It waits for goroutines that still work: an informer with LayoutCompact packs its first list again.
 func SteadyMemory() int64 {
 	now := LiveMemory()
 	for base, same, tries := now, 0, 1; same < 2 && tries < 100; tries++ {

@@ -79,7 +79,10 @@ func BubbleWith(t *testing.T, options informertest.Options, test func(w World)) 
 // ModeTest is a test of one mode: the format of client, and the settings of config.
 type ModeTest = func(w World, client *informer.Client, config informer.Config[*corev1.Pod])
 
-// ForEachMode runs test for streaming and paged lists, in JSON and in protobuf, with and without Compact.
+// Layouts are all layouts.
+var Layouts = []informer.Layout{informer.LayoutShared, informer.LayoutSeparate, informer.LayoutCompact}
+
+// ForEachMode runs test for streaming and paged lists, in JSON and in protobuf, with each layout.
 func ForEachMode(t *testing.T, test ModeTest) {
 	t.Helper()
 	ForEachModeWith(t, informertest.Options{}, test)
@@ -104,20 +107,20 @@ func ForMode(t *testing.T, n int, test ModeTest) {
 	forMode(t, n%modes, informertest.Options{}, test)
 }
 
-// modes is the number of modes. Each bit of a mode is a setting.
-const modes = 8
+// modes is the number of modes.
+const modes = 2 * 2 * 3
 
 func forMode(t *testing.T, mode int, options informertest.Options, test ModeTest) {
 	t.Helper()
-	media, paged, compact := JSONType, mode&2 != 0, mode&1 != 0
-	if mode&4 != 0 {
+	layout, paged, media := Layouts[mode%3], mode/3%2 != 0, JSONType
+	if mode/6 != 0 {
 		media = ProtobufType
 	}
-	name := fmt.Sprintf("%s,paged=%v,compact=%v", strings.TrimPrefix(media, "application/"), paged, compact)
+	name := fmt.Sprintf("%s,paged=%v,%s", strings.TrimPrefix(media, "application/"), paged, layout)
 	t.Run(name, func(t *testing.T) {
 		BubbleWith(t, options, func(w World) {
 			config := Quiet[*corev1.Pod]()
-			config.PagedList, config.PageSize, config.Compact = paged, 7, compact
+			config.PagedList, config.PageSize, config.Layout = paged, 7, layout
 			test(w, w.Client(func(c *rest.Config) { c.ContentType = media }), config)
 		})
 	})

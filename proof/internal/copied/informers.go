@@ -1,7 +1,7 @@
 package copied
 
 // InformersWithStorage returns the source of a package that is like clientgo/informers, with storage set in each
-// factory: the fields of a clientgo Options, in Go. They may use the package os.
+// factory: the fields of a clientgo Options, in Go. They may use the packages os and informer.
 func InformersWithStorage(storage string) string {
 	return `package informers
 
@@ -9,11 +9,15 @@ import (
 	"os"
 	"time"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/clientgo/informers"
 	"k8s.io/client-go/kubernetes"
 )
 
-var _ = os.Getenv
+var (
+	_ = os.Getenv
+	_ informer.Layout
+)
 
 type (
 	SharedInformerFactory = informers.SharedInformerFactory

@@ -31,7 +31,7 @@ const compactPods = 30000
 // compactInformer returns a synced informer of compactPods pods, and a function that stops it.
 func compactInformer(b *testing.B, media string) (*informer.Informer[*corev1.Pod], func()) {
 	server := canned.ListOf(b, media, fleet.New(fleet.Config{Pods: compactPods}).All())
-	inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{Compact: true})
+	inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{Layout: informer.LayoutCompact})
 	server.List = nil // a large heap would delay the collector
 	runtime.GC()
 	return inf, stop
@@ -100,7 +100,7 @@ func BenchmarkCompactHeap(b *testing.B) {
 	b.Run("kind=Widget", func(b *testing.B) { compactHeap[*unstructured.Unstructured](b, benchWidget) })
 }
 
-// compactHeap measures kindObjects objects that object makes, held decoded, with Share and with Compact.
+// compactHeap measures kindObjects objects that object makes, with each layout.
 func compactHeap[T informer.Object](b *testing.B, object func(random *rand.Rand, meta metav1.ObjectMeta) any) {
 	list := func(n int) *canned.Server {
 		random := rand.New(rand.NewPCG(1, 1))
@@ -123,18 +123,16 @@ func compactHeap[T informer.Object](b *testing.B, object func(random *rand.Rand,
 		return &canned.Server{Media: decode.MediaJSON, List: raw}
 	}
 	server, few := list(kindObjects), list(10)
-	for _, hold := range []struct {
-		name   string
-		config informer.Config[T]
-	}{{"decoded", informer.Config[T]{}}, {"share", informer.Config[T]{Share: true}}, {"compact", informer.Config[T]{Compact: true}}} {
-		b.Run("hold="+hold.name, func(b *testing.B) {
-			_, stop := runOwn(b, few, hold.config) // allocate one-time data before measuring
+	for _, layout := range []informer.Layout{informer.LayoutSeparate, informer.LayoutShared, informer.LayoutCompact} {
+		b.Run(fmt.Sprintf("layout=%s", layout), func(b *testing.B) {
+			config := informer.Config[T]{Layout: layout}
+			_, stop := runOwn(b, few, config) // allocate one-time data before measuring
 			stop()
 			var held int64
 			runs := 0
 			for b.Loop() {
 				before := testkit.SteadyMemory()
-				inf, stop := runOwn(b, server, hold.config)
+				inf, stop := runOwn(b, server, config)
 				held += testkit.SteadyMemory() - before
 				if inf.Store().Len() != kindObjects {
 					b.Fatalf("%d objects", inf.Store().Len())
@@ -160,14 +158,14 @@ func BenchmarkCompactUpdates(b *testing.B) {
 	formats(b, func(b *testing.B, media string) {
 		server := canned.ListOf(b, media, pods.All())
 		server.Frames = watchFrames(b, media, pods.Updates(1))
-		for _, compact := range []bool{false, true} {
+		for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutCompact} {
 			for _, handler := range []string{"none", "new", "both"} {
-				b.Run(fmt.Sprintf("compact=%t/handler=%s", compact, handler), func(b *testing.B) {
+				b.Run(fmt.Sprintf("layout=%s/handler=%s", layout, handler), func(b *testing.B) {
 					events := 0
 					for b.Loop() {
 						b.StopTimer()
 						server.Hold = make(chan struct{})
-						inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{Compact: compact})
+						inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{Layout: layout})
 						left, handled := decodedObjects, make(chan struct{})
 						if handler != "none" {
 							sub := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, new *corev1.Pod) {

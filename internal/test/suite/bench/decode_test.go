@@ -145,8 +145,8 @@ func BenchmarkDecodeWatch(b *testing.B) {
 }
 
 // BenchmarkTransform follows updates with an informer that has every pod. It measures from the HTTP client to the store, without
-// a Transform and with one that drops an annotation. With a Transform, a new version shares nothing with the previous one,
-// unless Config.Share is set.
+// a Transform and with one that drops an annotation. With a Transform and LayoutSeparate, a new version shares nothing with the
+// previous one.
 func BenchmarkTransform(b *testing.B) {
 	pods := fleet.New(fleet.Config{Pods: decodedObjects})
 	var last string
@@ -160,10 +160,10 @@ func BenchmarkTransform(b *testing.B) {
 	formats(b, func(b *testing.B, media string) {
 		server := canned.ListOf(b, media, pods.All())
 		server.Frames = watchFrames(b, media, pods.Updates(1))
-		for _, share := range []bool{false, true} {
+		for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutSeparate} {
 			for _, transform := range []bool{false, true} {
-				b.Run(fmt.Sprintf("share=%t/transform=%t", share, transform), func(b *testing.B) {
-					config := informer.Config[*corev1.Pod]{Share: share}
+				b.Run(fmt.Sprintf("layout=%s/transform=%t", layout, transform), func(b *testing.B) {
+					config := informer.Config[*corev1.Pod]{Layout: layout}
 					if transform {
 						config.Transform = dropAnnotation
 					}

@@ -26,11 +26,11 @@ func TestForecastIsCloseToTheTruth(t *testing.T) {
 	all := slices.Collect(fleet.New(fleet.Config{Pods: pods}).All())
 	server := canned.PagesOf(t, decode.MediaProtobuf, all, pageSize)
 	forecasts := map[string]status.Forecast{}
-	held := map[string]float64{"metadata": heldBy(t, metadataServer(t, all), informer.Config[*metav1.PartialObjectMetadata]{Share: true}, nil)}
+	held := map[string]float64{"metadata": heldBy(t, metadataServer(t, all), informer.Config[*metav1.PartialObjectMetadata]{}, nil)}
 	for name, config := range map[string]informer.Config[*corev1.Pod]{
-		"separate": {},
-		"shared":   {Share: true},
-		"compact":  {Compact: true},
+		"separate": {Layout: informer.LayoutSeparate},
+		"shared":   {Layout: informer.LayoutShared},
+		"compact":  {Layout: informer.LayoutCompact},
 	} {
 		config.MaxMemory = 50 << 20 // near enough for a forecast
 		held[name] = heldBy(t, server, config, func(n int, s status.List) {
@@ -74,7 +74,7 @@ func heldBy[T informer.Object](t *testing.T, server *canned.Server, config infor
 		held = testkit.LiveMemory() - before
 		server.OnPage = nil
 	})
-	if config.Compact {
+	if config.Layout == informer.LayoutCompact {
 		held -= 1 << 20 // dictionaries, and samples for the next one, however many objects there are
 	}
 	return float64(held)

@@ -17,9 +17,9 @@ func TestMemoryEstimate(t *testing.T) {
 	const pods = 2000
 	for name, config := range map[string]informer.Config[*corev1.Pod]{
 		"default":   {},
-		"Share":     {Share: true},
-		"Compact":   {Compact: true},
-		"Transform": {Compact: true, Transform: func(p *corev1.Pod) (*corev1.Pod, error) { p.Status = corev1.PodStatus{}; return p, nil }},
+		"Separate":  {Layout: informer.LayoutSeparate},
+		"Compact":   {Layout: informer.LayoutCompact},
+		"Transform": {Layout: informer.LayoutCompact, Transform: func(p *corev1.Pod) (*corev1.Pod, error) { p.Status = corev1.PodStatus{}; return p, nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := canned.ListOf(t, "application/vnd.kubernetes.protobuf", fleet.New(fleet.Config{Pods: pods}).All())
@@ -34,10 +34,10 @@ func TestMemoryEstimate(t *testing.T) {
 				t.Fatalf("%d objects", s.Objects)
 			}
 			low, high := 0.7, 1.4
-			if config.Compact {
+			if config.Layout == informer.LayoutCompact {
 				low = 0.4 // half a megabyte of dictionaries and encoders does not count
 			}
-			if config.Share {
+			if config.Layout == informer.LayoutShared {
 				high = 2.5 // what thousands of pods share counts as often as among 32
 			}
 			if ratio := float64(s.Memory) / float64(held); ratio < low || ratio > high {

@@ -396,18 +396,18 @@ func TestWarmStartConfigIsChecked(t *testing.T) {
 		}
 		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.Interval = -1 })}), "Config.WarmStart.Interval")
 		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.MaxAge = -1 })}), "Config.WarmStart.MaxAge")
-		for _, compact := range []bool{false, true} {
+		for _, layout := range world.Layouts {
 			transform := func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
-			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in, Transform: transform}), "Config.WarmStart.Revision")
-			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in, Filter: func(*metav1.PartialObjectMetadata) bool { return true }}), "Config.WarmStart.Revision")
-			check(runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in}), "Config.WarmStart.Secrets")
+			check(runPod(pods, informer.Config[*corev1.Pod]{Layout: layout, WarmStart: in, Transform: transform}), "Config.WarmStart.Revision")
+			check(runPod(pods, informer.Config[*corev1.Pod]{Layout: layout, WarmStart: in, Filter: func(*metav1.PartialObjectMetadata) bool { return true }}), "Config.WarmStart.Revision")
+			check(runPod(secrets, informer.Config[*corev1.Pod]{Layout: layout, WarmStart: in}), "Config.WarmStart.Secrets")
 			allowed := with(func(c *informer.WarmStartConfig) { c.Secrets = true })
-			if err := runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: allowed}); !errors.Is(err, context.Canceled) {
+			if err := runPod(secrets, informer.Config[*corev1.Pod]{Layout: layout, WarmStart: allowed}); !errors.Is(err, context.Canceled) {
 				t.Errorf("with Secrets: %v", err)
 			}
-			other := informer.Config[*corev1.Secret]{Compact: compact, WarmStart: in, Logger: world.Quiet[*corev1.Pod]().Logger}
+			other := informer.Config[*corev1.Secret]{Layout: layout, WarmStart: in, Logger: world.Quiet[*corev1.Pod]().Logger}
 			check(informer.New(w.Client(), pods, other).Run(w.Context()), "Config.WarmStart.Secrets")
-			metadata := informer.Config[*metav1.PartialObjectMetadata]{Compact: compact, WarmStart: in, Logger: world.Quiet[*corev1.Pod]().Logger}
+			metadata := informer.Config[*metav1.PartialObjectMetadata]{Layout: layout, WarmStart: in, Logger: world.Quiet[*corev1.Pod]().Logger}
 			check(informer.New(w.Client(), secrets, metadata).Run(w.Context()), "Config.WarmStart.Secrets")
 		}
 		_, err := informer.NewReflector(w.Client(), pods, informer.NewFIFO[*corev1.Pod](0), informer.Config[*corev1.Pod]{WarmStart: in})

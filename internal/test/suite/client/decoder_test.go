@@ -24,19 +24,10 @@ import (
 	"github.com/typedinformer/informer/internal/test/world"
 )
 
-// A Transform may write to its whole object, even with Config.Share: the object shares no memory with others or older versions.
+// A Transform may write to its whole object, even with LayoutShared: the object shares no memory with others or older versions.
 // Guarantees: R20, D2
 func TestTransformWritesToItsObjectOnly(t *testing.T) {
-	for _, share := range []bool{false, true} {
-		t.Run(fmt.Sprintf("Share=%t", share), func(t *testing.T) { testTransformWrites(t, share) })
-	}
-}
-
-func testTransformWrites(t *testing.T, share bool) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		if config.Share = share; share && config.Compact {
-			return // they exclude each other
-		}
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
 			p.Labels["mine"] = p.Name
 			if p.Labels["v"] == "2" {
@@ -72,7 +63,7 @@ func testTransformWrites(t *testing.T, share bool) {
 	})
 }
 
-// With Share, objects share what Transform left as it was, also with new versions.
+// With LayoutShared, objects share what Transform left as it was, also with new versions.
 // Guarantees: R20, D2
 func TestShareBesidesTransform(t *testing.T) {
 	// Each decoder has its own memory of values to share, and there is one for each goroutine that decodes. The race
@@ -80,10 +71,9 @@ func TestShareBesidesTransform(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		if config.Compact {
-			return // it excludes Share
+		if config.Layout != informer.LayoutShared {
+			return
 		}
-		config.Share = true
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
 			delete(p.Labels, "v")
 			p.Spec.Volumes = nil
@@ -123,7 +113,7 @@ func TestShareBesidesTransform(t *testing.T) {
 
 // A new version of an object shares its unchanged parts with the version before, from a watch and from a list.
 func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
-	// With Compact, nobody holds the new version until the test reads it. A collection in between would free it, and the
+	// With LayoutCompact, nobody holds the new version until the test reads it. A collection in between would free it, and the
 	// read would decode it without the version before.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {

@@ -29,7 +29,7 @@ func TestListerAnswersAsClientGo(t *testing.T) {
 		}
 		podInformer := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		nodeConfig := world.Quiet[*corev1.Node]()
-		nodeConfig.Compact = config.Compact
+		nodeConfig.Layout = config.Layout
 		nodeInformer := informer.New(client, informer.Resource{GroupVersionResource: world.NodeGVR}, nodeConfig)
 		podLister, nodeLister := informer.NewLister(podInformer, world.PodGVR.GroupResource()), informer.NewClusterLister(nodeInformer, world.NodeGVR.GroupResource())
 		if list := podLister.List(nil); len(list) != 0 {

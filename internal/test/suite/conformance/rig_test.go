@@ -29,22 +29,21 @@ import (
 // mode is one way of using an informer.
 type mode struct {
 	kind       string // the type of the objects
-	paged      bool   // paged LIST instead of a streaming list
-	protobuf   bool   // instead of JSON
-	namespaces bool   // two namespaces instead of all
-	selector   bool   // by label and field
-	transform  bool   // adds a label
-	keep       bool   // KeepManagedFields
-	share      bool   // Config.Share
-	compact    bool   // Config.Compact
+	layout     informer.Layout
+	paged      bool // paged LIST instead of a streaming list
+	protobuf   bool // instead of JSON
+	namespaces bool // two namespaces instead of all
+	selector   bool // by label and field
+	transform  bool // adds a label
+	keep       bool // KeepManagedFields
 }
 
 func (m mode) settings() []string {
-	return []string{m.kind, fmt.Sprintf("paged=%t", m.paged), fmt.Sprintf("protobuf=%t", m.protobuf), fmt.Sprintf("namespaces=%t", m.namespaces),
-		fmt.Sprintf("selector=%t", m.selector), fmt.Sprintf("transform=%t", m.transform), fmt.Sprintf("keep=%t", m.keep), fmt.Sprintf("share=%t", m.share), fmt.Sprintf("compact=%t", m.compact)}
+	return []string{m.kind, m.layout.String(), fmt.Sprintf("paged=%t", m.paged), fmt.Sprintf("protobuf=%t", m.protobuf), fmt.Sprintf("namespaces=%t", m.namespaces),
+		fmt.Sprintf("selector=%t", m.selector), fmt.Sprintf("transform=%t", m.transform), fmt.Sprintf("keep=%t", m.keep)}
 }
 
-// String returns the settings that are not the default: "Pod,paged,keep".
+// String returns the kind, the layout, and the settings that are not the default: "Pod,Shared,paged,keep".
 func (m mode) String() string {
 	var names []string
 	for _, s := range m.settings() {
@@ -61,12 +60,13 @@ var everyMode = flag.Bool("conformance.all", false, "run TestConformance in ever
 func modes() []mode {
 	var all []mode
 	for _, kind := range []string{"Pod", "PartialObjectMetadata", "Unstructured", "slimPod"} {
-		for bits := range 1 << 8 {
-			on := func(bit int) bool { return bits&(1<<bit) != 0 }
-			m := mode{kind, on(0), on(1), on(2), on(3), on(4), on(5), on(6), on(7)}
-			canProtobuf := kind == "Pod" || kind == "PartialObjectMetadata"
-			if (canProtobuf || !m.protobuf) && !(m.share && m.compact) {
-				all = append(all, m)
+		for _, layout := range world.Layouts {
+			for bits := range 1 << 6 {
+				on := func(bit int) bool { return bits&(1<<bit) != 0 }
+				m := mode{kind, layout, on(0), on(1), on(2), on(3), on(4), on(5)}
+				if canProtobuf := kind == "Pod" || kind == "PartialObjectMetadata"; canProtobuf || !m.protobuf {
+					all = append(all, m)
+				}
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func newRig[T labeled](w world.World, m mode) *rig[T] {
 		w.Create(other)
 	}
 	r.config.PagedList, r.config.PageSize = m.paged, 2
-	r.config.KeepManagedFields, r.config.Share, r.config.Compact = m.keep, m.share, m.compact
+	r.config.KeepManagedFields, r.config.Layout = m.keep, m.layout
 	if m.transform {
 		r.config.Transform = r.mark
 	}

@@ -60,9 +60,9 @@ func loseEvents(w world.World, n int) (end func()) {
 
 // auditConfigs are the configurations that an audit must not depend on.
 var auditConfigs = map[string]func(*informer.Config[*corev1.Pod], *informer.Resource){
-	"default": func(*informer.Config[*corev1.Pod], *informer.Resource) {},
-	"share":   func(c *informer.Config[*corev1.Pod], _ *informer.Resource) { c.Share = true },
-	"compact": func(c *informer.Config[*corev1.Pod], _ *informer.Resource) { c.Compact = true },
+	"default":  func(*informer.Config[*corev1.Pod], *informer.Resource) {},
+	"separate": func(c *informer.Config[*corev1.Pod], _ *informer.Resource) { c.Layout = informer.LayoutSeparate },
+	"compact":  func(c *informer.Config[*corev1.Pod], _ *informer.Resource) { c.Layout = informer.LayoutCompact },
 	"transform": func(c *informer.Config[*corev1.Pod], _ *informer.Resource) {
 		c.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { p.Spec = corev1.PodSpec{}; return p, nil }
 	},
@@ -397,11 +397,11 @@ func TestAuditThatWaitsBlocksNoOther(t *testing.T) {
 //
 // Guarantees: R17, R23
 func TestUndecodableObjectsAreCompared(t *testing.T) {
-	for _, compact := range []bool{false, true} {
+	for _, layout := range world.Layouts {
 		world.Bubble(t, func(w world.World) {
 			w.Create(world.NewPod("ns", "a"), world.NewPod("ns", "b"), world.NewPod("ns", "c"))
 			defer w.Server.Inject(informertest.Fault{Corrupt: []informer.Key{world.KeyA, world.KeyB}})()
-			inf, _ := w.PodInformer(informer.Config[*corev1.Pod]{Compact: compact})
+			inf, _ := w.PodInformer(informer.Config[*corev1.Pod]{Layout: layout})
 			defer world.Run(w, inf)()
 			if err := inf.WaitSynced(w.Context()); err != nil {
 				t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,13 +23,13 @@ import (
 	"github.com/typedinformer/informer/internal/test/world"
 )
 
-// forEachCompact runs test with Config.Compact, in JSON and in protobuf.
+// forEachCompact runs test with LayoutCompact, in JSON and in protobuf.
 func forEachCompact(t *testing.T, test func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod])) {
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		t.Run(media, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
 				config := world.Quiet[*corev1.Pod]()
-				config.Compact = true
+				config.Layout = informer.LayoutCompact
 				test(w, w.Client(func(c *rest.Config) { c.ContentType = media }), config)
 			})
 		})
@@ -123,7 +122,7 @@ func TestCompactDecodesOnlyWhatIsReturned(t *testing.T) {
 			w.Create(world.NewPod(fmt.Sprint("ns", i%2), fmt.Sprintf("p%02d", i), fmt.Sprint("v=", i/2%5)))
 		}
 		config := world.Quiet[*counted]()
-		config.Compact = true
+		config.Layout = informer.LayoutCompact
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		v := func(c *counted) []string { return []string{c.Labels["v"]} }
 		byV, inOrder := informer.NewIndex(inf, v), informer.NewOrderedIndex(inf, v)
@@ -260,7 +259,7 @@ type annotated struct {
 func TestCompactHoldsWhatHasNoEncoding(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		config := world.Quiet[*annotated]()
-		config.Compact = true
+		config.Layout = informer.LayoutCompact
 		config.Transform = func(a *annotated) (*annotated, error) {
 			if a.Name == "a" {
 				a.length = len(a.Spec.NodeName)
@@ -324,9 +323,9 @@ func TestCompactIndexReadsOtherSnapshots(t *testing.T) {
 		var informers []*informer.Informer[*corev1.Pod]
 		var indexes []*informer.Index[*corev1.Pod, string]
 		var ordered []*informer.OrderedIndex[*corev1.Pod, string]
-		for _, compact := range []bool{false, true} {
+		for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutCompact} {
 			config := world.Quiet[*corev1.Pod]()
-			config.Compact = compact
+			config.Layout = layout
 			inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
 			defer world.Start(w.T, inf)()
 			informers = append(informers, inf)
@@ -353,23 +352,6 @@ func TestCompactIndexReadsOtherSnapshots(t *testing.T) {
 					}
 				}
 			}
-		}
-	})
-}
-
-// Compact has no Share, and a Reflector has no Compact.
-func TestCompactOfWrongConfig(t *testing.T) {
-	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.Compact, config.Share = true, true
-		err := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config).Run(w.Context())
-		if err == nil || !strings.Contains(err.Error(), "Config.Compact and Config.Share exclude each other") {
-			w.Errorf("Run: %v", err)
-		}
-		config.Share = false
-		_, err = informer.NewReflector(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, informer.NewFIFO[*corev1.Pod](0), config)
-		if err == nil || !strings.Contains(err.Error(), "Config.Compact") {
-			w.Errorf("NewReflector: %v", err)
 		}
 	})
 }

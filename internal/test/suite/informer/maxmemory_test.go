@@ -72,8 +72,9 @@ func TestFirstListWarnsBeforeTheKernel(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	debug.SetMemoryLimit(16 << 30) // far from what this process uses
 	for name, change := range map[string]func(*informer.Config[*corev1.Pod]){
-		"default": func(*informer.Config[*corev1.Pod]) {},
-		"Compact": func(c *informer.Config[*corev1.Pod]) { c.Compact = true },
+		"default":  func(*informer.Config[*corev1.Pod]) {},
+		"Separate": func(c *informer.Config[*corev1.Pod]) { c.Layout = informer.LayoutSeparate },
+		"Compact":  func(c *informer.Config[*corev1.Pod]) { c.Layout = informer.LayoutCompact },
 		"Transform": func(c *informer.Config[*corev1.Pod]) {
 			c.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
 		},
@@ -98,7 +99,7 @@ func TestFirstListWarnsBeforeTheKernel(t *testing.T) {
 					f.Process < f.Whole || f.Limit != 16<<30 || f.LimitedBy != "GOMEMLIMIT" {
 					t.Errorf("%+v", s)
 				}
-				if f.Metadata == 0 && !config.Compact || f.Metadata >= f.Whole || f.Compact >= f.Whole {
+				if f.Metadata == 0 && config.Layout != informer.LayoutCompact || f.Metadata >= f.Whole || f.Compact >= f.Whole {
 					t.Errorf("other layouts: %+v", f)
 				}
 				ctx, cancel := context.WithTimeout(w.Context(), time.Second)

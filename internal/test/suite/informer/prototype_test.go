@@ -36,7 +36,7 @@ func forEachPrototype(t *testing.T, test func(w world.World, client *informer.Cl
 		t.Run(fmt.Sprintf("%T,nil=%v", c.prototype, reflect.ValueOf(c.prototype).IsNil()), func(t *testing.T) {
 			world.ForEachMode(t, func(w world.World, client *informer.Client, pods informer.Config[*corev1.Pod]) {
 				config := world.Quiet[world.AnyObject]()
-				config.PagedList, config.PageSize, config.Compact, config.Prototype = pods.PagedList, pods.PageSize, pods.Compact, c.prototype
+				config.PagedList, config.PageSize, config.Layout, config.Prototype = pods.PagedList, pods.PageSize, pods.Layout, c.prototype
 				test(w, client, config, c.seen)
 			})
 		})
@@ -137,7 +137,7 @@ func TestCopies(t *testing.T) {
 		} {
 			held := func() world.AnyObject { return read(inf.Store().Snapshot()) }
 			copied := func() world.AnyObject { return read(informer.Copies(inf.Store().Snapshot())) }
-			// Without Compact, the store holds an object; with it, a copy is decoded if no caller holds the object.
+			// Without LayoutCompact, the store holds an object; with it, a copy is decoded if no caller holds the object.
 			goruntime.GC()
 			cold := copied()
 			shared := held()
@@ -200,17 +200,17 @@ func TestSelectOfCopies(t *testing.T) {
 // Guarantees: L4
 func TestPrototypeIsChecked(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		for _, compact := range []bool{false, true} {
+		for _, layout := range world.Layouts {
 			config := world.Quiet[world.AnyObject]()
-			config.Compact = compact
+			config.Layout = layout
 			err := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config).Run(w.Context())
 			if err == nil || !strings.Contains(err.Error(), "Config.Prototype is nil") {
-				w.Errorf("Compact=%v, without a prototype: %v", compact, err)
+				w.Errorf("%s, without a prototype: %v", layout, err)
 			}
 			config.Prototype = wrongObject{}
 			err = informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config).Run(w.Context())
 			if err == nil || !strings.Contains(err.Error(), "wrongObject") {
-				w.Errorf("Compact=%v, with a prototype that is no pointer: %v", compact, err)
+				w.Errorf("%s, with a prototype that is no pointer: %v", layout, err)
 			}
 		}
 		config := world.Quiet[world.AnyObject]()
@@ -250,53 +250,48 @@ func TestGroupSharesByPrototype(t *testing.T) {
 // if it had the type of another.
 // Guarantees: D5
 func TestTransformToSeveralTypes(t *testing.T) {
-	for _, share := range []bool{false, true} {
-		t.Run(fmt.Sprint("share=", share), func(t *testing.T) {
-			world.ForEachMode(t, func(w world.World, client *informer.Client, pods informer.Config[*corev1.Pod]) {
-				config := world.Quiet[world.AnyObject]()
-				config.PagedList, config.PageSize, config.Compact, config.Prototype = pods.PagedList, pods.PageSize, pods.Compact, &corev1.Pod{}
-				config.Share = share && !pods.Compact
-				config.Transform = func(obj world.AnyObject) (world.AnyObject, error) {
-					pod := obj.(*corev1.Pod)
-					switch pod.Labels["v"] {
-					case "metadata":
-						return &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}, nil
-					case "map":
-						return &corev1.ConfigMap{ObjectMeta: pod.ObjectMeta, Data: map[string]string{"node": pod.Spec.NodeName}}, nil
-					}
-					return pod, nil
+	world.ForEachMode(t, func(w world.World, client *informer.Client, pods informer.Config[*corev1.Pod]) {
+		config := world.Quiet[world.AnyObject]()
+		config.PagedList, config.PageSize, config.Layout, config.Prototype = pods.PagedList, pods.PageSize, pods.Layout, &corev1.Pod{}
+		config.Transform = func(obj world.AnyObject) (world.AnyObject, error) {
+			pod := obj.(*corev1.Pod)
+			switch pod.Labels["v"] {
+			case "metadata":
+				return &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}, nil
+			case "map":
+				return &corev1.ConfigMap{ObjectMeta: pod.ObjectMeta, Data: map[string]string{"node": pod.Spec.NodeName}}, nil
+			}
+			return pod, nil
+		}
+		w.Create(world.NewPod("ns", "a", "v=pod"), world.NewPod("ns", "b", "v=map"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		rec := &testkit.Recorder[world.AnyObject]{}
+		inf.Subscribe(rec)
+		defer world.Start(w.T, inf)()
+		want := map[string]world.AnyObject{
+			"pod":      &corev1.Pod{},
+			"metadata": &metav1.PartialObjectMetadata{},
+			"map":      &corev1.ConfigMap{},
+		}
+		for _, v := range []string{"metadata", "map", "pod", "map", "metadata", "pod", "pod"} {
+			w.Relabel("ns", "a", v)
+			w.Relabel("ns", "b", v)
+			synctest.Wait()
+			for _, name := range []string{"a", "b"} {
+				obj, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: name})
+				if !ok || reflect.TypeOf(obj) != reflect.TypeOf(want[v]) || obj.GetLabels()["v"] != v {
+					w.Fatalf("%s is %T %v, want %T with the label %s", name, obj, obj, want[v], v)
 				}
-				w.Create(world.NewPod("ns", "a", "v=pod"), world.NewPod("ns", "b", "v=map"))
-				inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
-				rec := &testkit.Recorder[world.AnyObject]{}
-				inf.Subscribe(rec)
-				defer world.Start(w.T, inf)()
-				want := map[string]world.AnyObject{
-					"pod":      &corev1.Pod{},
-					"metadata": &metav1.PartialObjectMetadata{},
-					"map":      &corev1.ConfigMap{},
+				if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "n1" {
+					w.Errorf("%s is on the node %q", name, pod.Spec.NodeName)
 				}
-				for _, v := range []string{"metadata", "map", "pod", "map", "metadata", "pod", "pod"} {
-					w.Relabel("ns", "a", v)
-					w.Relabel("ns", "b", v)
-					synctest.Wait()
-					for _, name := range []string{"a", "b"} {
-						obj, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: name})
-						if !ok || reflect.TypeOf(obj) != reflect.TypeOf(want[v]) || obj.GetLabels()["v"] != v {
-							w.Fatalf("%s is %T %v, want %T with the label %s", name, obj, obj, want[v], v)
-						}
-						if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "n1" {
-							w.Errorf("%s is on the node %q", name, pod.Spec.NodeName)
-						}
-						if config, ok := obj.(*corev1.ConfigMap); ok && config.Data["node"] != "n1" {
-							w.Errorf("%s has the data %v", name, config.Data)
-						}
-					}
+				if config, ok := obj.(*corev1.ConfigMap); ok && config.Data["node"] != "n1" {
+					w.Errorf("%s has the data %v", name, config.Data)
 				}
-				if rec.Broken() != 0 {
-					w.Errorf("%d calls do not follow from earlier ones", rec.Broken())
-				}
-			})
-		})
-	}
+			}
+		}
+		if rec.Broken() != 0 {
+			w.Errorf("%d calls do not follow from earlier ones", rec.Broken())
+		}
+	})
 }

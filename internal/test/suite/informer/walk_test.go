@@ -125,7 +125,7 @@ func TestWalkOfAnEvent(t *testing.T) {
 	for _, room := range regexp.MustCompile(`internal/[a-z]+(/[a-z]+)*`).FindAllString(walk, -1) {
 		named[room] = true
 	}
-	delete(named, "internal/store/compact") // with Config.Compact only
+	delete(named, "internal/store/compact") // with LayoutCompact only
 	if got, want := slices.Sorted(maps.Keys(walked.rooms)), slices.Sorted(maps.Keys(named)); !slices.Equal(got, want) {
 		t.Errorf("an event passes %q, doc.go names %q", got, want)
 	}

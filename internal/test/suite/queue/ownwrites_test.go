@@ -242,10 +242,10 @@ var writes = map[string]struct {
 func TestKeyWaitsUntilTheStoreHasItsWrites(t *testing.T) {
 	for name, c := range writes {
 		for _, media := range []string{world.JSONType, world.ProtobufType} {
-			for _, compact := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s,%s,compact=%v", name, strings.TrimPrefix(media, "application/"), compact), func(t *testing.T) {
+			for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutCompact} {
+				t.Run(fmt.Sprintf("%s,%s,%s", name, strings.TrimPrefix(media, "application/"), layout), func(t *testing.T) {
 					world.Bubble(t, func(w world.World) {
-						r := newRig(w, informer.Resource{}, informer.Config[*corev1.Pod]{Compact: compact}, ten)
+						r := newRig(w, informer.Resource{}, informer.Config[*corev1.Pod]{Layout: layout}, ten)
 						r.client = informer.NewTypedClient[*corev1.Pod](w.Client(func(c *rest.Config) { c.ContentType = media }), world.PodGVR)
 						r.gate.shut()
 						r.do = func(ctx context.Context) error { return c.do(r, ctx) }

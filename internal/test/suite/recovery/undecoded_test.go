@@ -233,7 +233,7 @@ type floor struct {
 }
 
 // Whoever writes an object in two steps, each within the limit of memory, gets the second one rejected as a whole:
-// readers keep the first version, and with Compact they can decode it again.
+// readers keep the first version, and with LayoutCompact they can decode it again.
 // Guarantees: D4, R17
 func TestObjectThatGrowsInTwoStepsIsRejected(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
@@ -242,12 +242,12 @@ func TestObjectThatGrowsInTwoStepsIsRejected(t *testing.T) {
 		pod.Spec.Containers = make([]corev1.Container, most*2/3)
 		pod = w.Create(pod)
 		config := world.Quiet[*tall]()
-		config.Compact = true
+		config.Layout = informer.LayoutCompact
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		defer world.Start(w.T, inf)()
 		want := func(known bool) {
 			w.Helper()
-			runtime.GC() // with Compact, nobody holds the decoded object
+			runtime.GC() // with LayoutCompact, nobody holds the decoded object
 			obj, ok := inf.Store().Get(world.KeyA)
 			if !ok || len(obj.Spec.Containers) != most*2/3 || obj.Spec.InitContainers != nil {
 				w.Errorf("the store has the object: %t", ok)
@@ -295,7 +295,7 @@ func TestCompactTypeThatCannotDecodeAgain(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		moods.Clear()
 		config := world.Quiet[*moody]()
-		config.Compact = true
+		config.Layout = informer.LayoutCompact
 		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"), world.NewPod("ns", "c", "v=1"))
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		index := informer.NewIndex(inf, func(m *moody) []string { return []string{m.Namespace} })

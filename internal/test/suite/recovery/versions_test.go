@@ -247,7 +247,9 @@ func TestCollectionThatCannotBeWatched(t *testing.T) {
 				server := &world.ListServer{Watch: c.watch}
 				server.Set(c.list, pod("a", c.version("3"), "1"), pod("b", c.version("4"), "1"))
 				w.Answer(server.Answer)
-				for _, config := range []informer.Config[*corev1.Pod]{world.Quiet[*corev1.Pod](), {Compact: true, Logger: world.Quiet[*corev1.Pod]().Logger}} {
+				for _, layout := range world.Layouts {
+					config := world.Quiet[*corev1.Pod]()
+					config.Layout = layout
 					inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
 					rec := &testkit.Recorder[*corev1.Pod]{}
 					inf.Subscribe(rec)

@@ -88,12 +88,7 @@ func newModel(w world.World, can chances, dir string, random *rand.Rand) *model 
 		now: map[informer.Key]*corev1.Pod{}}
 	m.config = world.Quiet[*corev1.Pod]()
 	m.config.PagedList, m.config.PageSize = random.Intn(2) == 0, 3
-	switch random.Intn(3) {
-	case 0:
-		m.config.Compact = true
-	case 1:
-		m.config.Share = true
-	}
+	m.config.Layout = world.Layouts[random.Intn(3)]
 	if can.warm {
 		m.config.WarmStart.Storage = informer.WarmStartDir(dir)
 	}

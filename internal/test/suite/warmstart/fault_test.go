@@ -325,7 +325,7 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 // Guarantees: S4
 func TestListAfterAWarmStartComparesContent(t *testing.T) {
 	for _, paged := range []bool{false, true} {
-		forEachCompactPod(t, fmt.Sprintf("paged=%v", paged), func(w world.World, config informer.Config[*corev1.Pod]) {
+		forEachPodLayout(t, fmt.Sprintf("paged=%v", paged), func(w world.World, config informer.Config[*corev1.Pod]) {
 			config.PagedList = paged
 			w.Create(world.NewPod("ns", "b", "v=1"))
 			backup := w.Server.Snapshot()
@@ -391,7 +391,7 @@ func TestRestoredServerShowsInTheAudit(t *testing.T) {
 			r.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 1<<64 - 1}}}
 		},
 	} {
-		forEachCompactPod(t, "restored", func(w world.World, config informer.Config[*corev1.Pod]) {
+		forEachPodLayout(t, "restored", func(w world.World, config informer.Config[*corev1.Pod]) {
 			resource := pods
 			change(&config, &resource)
 			w.Create(world.NewPod("ns", "b", "v=1"))
@@ -425,7 +425,7 @@ func repaired(w world.World, l life, differ int) {
 // differs.
 // Guarantees: R23, S4
 func TestRestoredServerShowsInTheUIDOfAnObject(t *testing.T) {
-	forEachCompactPod(t, "restored", func(w world.World, config informer.Config[*corev1.Pod]) {
+	forEachPodLayout(t, "restored", func(w world.World, config informer.Config[*corev1.Pod]) {
 		backup := w.Server.Snapshot()
 		first := world.NewPod("ns", "a", "v=1")
 		first.UID = "first"

@@ -76,7 +76,7 @@ func copyOf(t *testing.T, c informer.WarmStartConfig) informer.WarmStartDir {
 // it.
 // Guarantees: S4
 func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
-	forEachCompactPod(t, "stale", func(w world.World, config informer.Config[*corev1.Pod]) {
+	forEachPodLayout(t, "stale", func(w world.World, config informer.Config[*corev1.Pod]) {
 		bad := true
 		config.WarmStart.Revision = "1"
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
@@ -216,7 +216,7 @@ func TestLastSaveWins(t *testing.T) {
 // While nothing changes, a save each MaxAge/2 keeps the saved state young enough for a start, also after a warm start.
 // Guarantees: S4
 func TestQuietCollectionIsSavedAgain(t *testing.T) {
-	forEachCompactPod(t, "quiet", func(w world.World, config informer.Config[*corev1.Pod]) {
+	forEachPodLayout(t, "quiet", func(w world.World, config informer.Config[*corev1.Pod]) {
 		// By default, Interval is 5 minutes, and MaxAge an hour.
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		inf := live(w, w.Client(), pods, config)

@@ -292,8 +292,9 @@ func TestColdStartSaysWhy(t *testing.T) {
 		{name: "other selector", after: func(s *saved) { s.resource.LabelSelector = "v" }, why: "there is no saved state yet"},
 		{name: "other namespace", after: func(s *saved) { s.resource.Namespaces = []string{"ns"} }, why: "there is no saved state yet"},
 		{name: "same namespaces", before: func(s *saved) { s.resource.Namespaces = []string{"ns", "other"} }},
-		{name: "compact", after: func(s *saved) { s.config.Compact = !s.config.Compact }},
-		{name: "share", after: func(s *saved) { s.config.Compact, s.config.Share = false, true }},
+		{name: "shared", after: func(s *saved) { s.config.Layout = informer.LayoutShared }},
+		{name: "separate", after: func(s *saved) { s.config.Layout = informer.LayoutSeparate }},
+		{name: "compact", after: func(s *saved) { s.config.Layout = informer.LayoutCompact }},
 		{name: "paged", after: func(s *saved) { s.config.PagedList = true }},
 		{name: "not a saved state", after: func(s *saved) { overwrite(s.World, []byte("hello, world"), s.config.WarmStart) }, why: "it is not a saved state"},
 		{name: "empty", after: func(s *saved) { overwrite(s.World, nil, s.config.WarmStart) }, why: "the file ends early"},
@@ -310,7 +311,7 @@ func TestColdStartSaysWhy(t *testing.T) {
 		}},
 		{name: "other format", after: func(s *saved) { overwrite(s.World, []byte("informer\x07"), s.config.WarmStart) }, why: "written in version 7 of the format"},
 	} {
-		forEachCompactPod(t, test.name, func(w world.World, config informer.Config[*corev1.Pod]) {
+		forEachPodLayout(t, test.name, func(w world.World, config informer.Config[*corev1.Pod]) {
 			s := &saved{World: w, config: config, resource: pods, change: func(*rest.Config) {}}
 			w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 				if s.uid == "" || !strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
@@ -365,12 +366,12 @@ func certificate(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// forEachCompactPod runs test with and without Compact, with a directory for saved states.
-func forEachCompactPod(t *testing.T, name string, test func(w world.World, config informer.Config[*corev1.Pod])) {
-	for _, compact := range []bool{false, true} {
-		t.Run(fmt.Sprintf("%s,compact=%v", name, compact), func(t *testing.T) {
+// forEachPodLayout runs test with each layout, with a directory for saved states.
+func forEachPodLayout(t *testing.T, name string, test func(w world.World, config informer.Config[*corev1.Pod])) {
+	for _, layout := range world.Layouts {
+		t.Run(fmt.Sprintf("%s,%s", name, layout), func(t *testing.T) {
 			config := saving(t)
-			config.Compact = compact
+			config.Layout = layout
 			world.Bubble(t, func(w world.World) { test(w, config) })
 		})
 	}
@@ -433,13 +434,13 @@ func TestWarmStartOfEachType(t *testing.T) {
 
 func testWarmType[T informer.Object](t *testing.T) {
 	for _, media := range []string{world.JSONType, world.ProtobufType} {
-		for _, compact := range []bool{false, true} {
+		for _, layout := range world.Layouts {
 			for _, transformed := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s,compact=%v,transformed=%v", media, compact, transformed), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s,%s,transformed=%v", media, layout, transformed), func(t *testing.T) {
 					world.Bubble(t, func(w world.World) {
 						w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
 						config := world.Quiet[T]()
-						config.Compact = compact
+						config.Layout = layout
 						config.WarmStart = warmStartDir(t)
 						calls := 0
 						if transformed {
@@ -550,7 +551,7 @@ func TestWarmStartAndShards(t *testing.T) {
 // A resource that the server no longer serves has no objects, whatever a saved state has.
 // Guarantees: S4
 func TestWarmStartOfAnAbsentResource(t *testing.T) {
-	forEachCompactPod(t, "absent", func(w world.World, config informer.Config[*corev1.Pod]) {
+	forEachPodLayout(t, "absent", func(w world.World, config informer.Config[*corev1.Pod]) {
 		config.AbsentIsSynced = true
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		live(w, w.Client(), pods, config).stop()
@@ -608,12 +609,12 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 // The informers of a group, and those whose type is known at run time only, start from their saved states.
 // Guarantees: S4
 func TestWarmStartOfAGroup(t *testing.T) {
-	for _, compact := range []bool{false, true} {
-		t.Run(fmt.Sprintf("compact=%v", compact), func(t *testing.T) {
+	for _, layout := range world.Layouts {
+		t.Run(layout.String(), func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
 				w.Create(world.NewPod("a", "a", "v=1"), world.NewPod("b", "b", "v=1"), world.NewPod("c", "c", "v=1"))
 				config := world.Quiet[world.AnyObject]()
-				config.Compact, config.Prototype = compact, &corev1.Pod{}
+				config.Layout, config.Prototype = layout, &corev1.Pod{}
 				config.WarmStart = warmStartDir(t)
 				for i := range 3 {
 					g := informer.NewGroup(w.Client())
