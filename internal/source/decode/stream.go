@@ -25,8 +25,8 @@ type stream struct {
 const (
 	// bufferBytes is the size of the buffer for values that are not large.
 	bufferBytes = 64 << 10
-	// idleBytes is the size of the buffer of a stream that waits, such as a watch of a collection that seldom changes. Most
-	// programs have more of these than of others.
+	// idleBytes is the size of the buffer of a stream that waits, such as a watch of a collection that seldom changes.
+	// Most programs have more of these than of others.
 	idleBytes = 2 << 10
 	// maxQuiet is after how many small bursts the buffer becomes small again.
 	maxQuiet = 4
@@ -69,8 +69,8 @@ func (s *stream) Fill() error {
 	return io.ErrNoProgress
 }
 
-// makeRoom makes room for a read behind the unused bytes. It takes a larger buffer if a read has filled the present one,
-// and a small one if little came several times, such as bookmarks.
+// makeRoom makes room for a read behind the unused bytes. It takes a larger buffer if a read has filled the present
+// one, and a small one if little came several times, such as bookmarks.
 func (s *stream) makeRoom(kept []byte) {
 	filled, little := len(s.buf) == cap(s.buf), s.burst <= idleBytes/2
 	to := s.buf[:0]
