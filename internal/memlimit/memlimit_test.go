@@ -24,6 +24,7 @@ func TestLimitOfTheProcess(t *testing.T) {
 		{"v2-container", 400 << 20, Limit{400 << 20, "GOMEMLIMIT"}}, //
 		{"v2-container", 600 << 20, Limit{512 << 20, "the cgroup"}}, // the kernel does not know GOMEMLIMIT
 		{"v2-parent", none, Limit{256 << 20, "the cgroup"}},         // lower than that of the process
+		{"v2-child", none, Limit{512 << 20, "the cgroup"}},          // lower than that of its parent
 		{"v2-unlimited", none, Limit{}},                             // "max" at each level
 		{"v1-container", none, Limit{128 << 20, "the cgroup"}},      // its cgroup is the root of the mount
 		{"v1-host", none, Limit{64 << 20, "the cgroup"}},            // a cgroup below the mount
