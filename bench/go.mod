@@ -7,6 +7,7 @@ replace (
 	github.com/typedinformer/informer => ../
 	github.com/typedinformer/informer/clientgo => ../clientgo
 	github.com/typedinformer/informer/crcache => ../crcache
+	github.com/typedinformer/informer/e2e => ../e2e
 	github.com/typedinformer/informer/informerprom => ../informerprom
 )
 
@@ -16,6 +17,7 @@ require (
 	github.com/prometheus/client_golang v1.24.0
 	github.com/typedinformer/informer v0.1.0
 	github.com/typedinformer/informer/crcache v0.1.0
+	github.com/typedinformer/informer/e2e v0.1.0
 	github.com/typedinformer/informer/informerprom v0.1.0
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2
@@ -76,7 +78,7 @@ require (
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
-	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.40.0 // indirect

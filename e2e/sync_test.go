@@ -3,19 +3,12 @@ package e2e
 import (
 	"bytes"
 	"io"
-	"iter"
 	"net/http"
 	"strconv"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
@@ -23,70 +16,10 @@ import (
 	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
-// createFleet creates realistic pods in their own namespaces of a cluster, with all fields that a server accepts, and with the
-// status for every tenth one.
+// createFleet creates realistic pods, with the status for every tenth one; see [cluster.CreateFleet].
 func createFleet(t testing.TB, on *cluster.Cluster, n int) {
 	t.Helper()
-	f := fleet.New(fleet.Config{Pods: n, Namespaces: 10})
-	namespaces := map[string]string{}
-	for _, name := range f.Namespaces() {
-		var err error
-		if namespaces[name], err = cluster.CreateNamespace(t.Context(), on.Config(), "fleet"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config := on.Config()
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	priorities := map[string]int32{"system-node-critical": 0, "system-cluster-critical": 0} // the server creates these two
-	for pod := range f.All() {
-		name := pod.Spec.PriorityClassName
-		if _, known := priorities[name]; known || name == "" {
-			continue
-		}
-		priorities[name] = *pod.Spec.Priority
-		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: priorities[name]}
-		_, err := client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-	}
-	statuses := map[types.NamespacedName]corev1.PodStatus{}
-	var pods iter.Seq[*corev1.Pod] = func(yield func(*corev1.Pod) bool) {
-		i := 0
-		for pod := range f.All() {
-			pod.Namespace = namespaces[pod.Namespace]
-			if i%10 == 0 {
-				statuses[informer.KeyOf(pod)] = pod.Status
-			}
-			i++
-			pod.UID, pod.ResourceVersion, pod.CreationTimestamp, pod.ManagedFields = "", "", metav1.Time{}, nil
-			if !yield(pod) {
-				return
-			}
-		}
-	}
-	if err := cluster.CreatePods(t.Context(), on.Config(), pods, 8); err != nil {
-		t.Fatal(err)
-	}
-	var group errgroup.Group
-	group.SetLimit(8)
-	for key, status := range statuses {
-		group.Go(func() error {
-			pods := client.CoreV1().Pods(key.Namespace)
-			pod, err := pods.Get(t.Context(), key.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			pod.Status = status
-			_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	if _, err := cluster.CreateFleet(t.Context(), on.Config(), fleet.Config{Pods: n, Namespaces: 10}, 10); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/typedinformer/informer/bench/internal/canned"
 	"github.com/typedinformer/informer/bench/internal/measure"
+	"github.com/typedinformer/informer/bench/internal/realserver"
 )
 
 // options are the settings of a measurement.
@@ -29,6 +30,7 @@ type options struct {
 	MaxMemory                        int64         // bytes of a process; 0 means three quarters of the available memory
 	Save                             string        // the file to save the results in after each round
 	Profiles                         string        // the directory for profiles; empty means none
+	Server                           string        // canned, or the name of a real server
 }
 
 // Series of processes.
@@ -66,6 +68,10 @@ type processRun struct {
 // compare runs everything, alternating between the peers.
 func compare(o options) (*results, error) {
 	r := &results{Options: o, Machine: thisMachine()}
+	if o.Server == realServer {
+		return r, r.series(tables, o.Pods, o.Runs, o.Formats, []canned.Wire{canned.HTTP2}, realPeers,
+			job{Handlers: 1, Informers: 1, Relist: true, Paced: o.Paced, Rate: o.Rate})
+	}
 	if err := r.series(tables, o.Pods, o.Runs, o.Formats, o.Wires, peers,
 		job{Handlers: o.Handlers, Informers: o.Informers, Reads: true, Relist: true, Changes: o.Changes, Paced: o.Paced,
 			Rate: o.Rate}); err != nil {
@@ -102,8 +108,13 @@ func (r *results) series(name string, pods, runs int, formats []string, wires []
 	if err != nil {
 		return err
 	}
-	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods), fmt.Sprint("-changes=", j.released()),
-		fmt.Sprint("-padding=", r.Options.Padding), "-formats="+strings.Join(formats, ","))
+	dir, err := os.MkdirTemp("", "processes-server")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) // after the server has ended
+	address, stop, err := measure.Serve("-as=server", "-server="+r.Options.Server, "-dir="+dir, fmt.Sprint("-pods=", pods),
+		fmt.Sprint("-changes=", j.released()), fmt.Sprint("-padding=", r.Options.Padding), "-formats="+strings.Join(formats, ","))
 	if err != nil {
 		return err
 	}
@@ -192,8 +203,11 @@ func (r *results) failures() error {
 	return errors.Join(errs...)
 }
 
-// serve runs the server process.
-func serve(o options) error {
+// serve runs the server process. A real server has its files in dir.
+func serve(o options, dir string) error {
+	if o.Server == realServer {
+		return realserver.Serve(o.Pods, dir)
+	}
 	return canned.Serve(canned.Config{Pods: o.Pods, Changes: o.Changes, Padding: o.Padding, Formats: o.Formats})
 }
 
@@ -203,13 +217,14 @@ func work(encoded string) error {
 	if err := json.Unmarshal([]byte(encoded), &j); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(peers, func(p peer) bool { return p.name == j.Peer })
+	all := slices.Concat(peers, realPeers)
+	i := slices.IndexFunc(all, func(p peer) bool { return p.name == j.Peer })
 	if i < 0 {
 		return fmt.Errorf("no peer is named %q", j.Peer)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
-	figures, err := run(ctx, j, peers[i].connect)
+	figures, err := run(ctx, j, all[i].connect)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,10 @@
 //
 //	go run ./processes # prints all tables
 //	go run ./processes -wires 'plain HTTP/1.1' -scale -write # writes bench/results/http1.md, with charts
+//	go run ./processes -server kube-apiserver -pods 20000 # with a real server
 //
 // workload.go has the work of a client process. peers.go lists the compared peers; informer.go, clientgo.go and
-// controllerruntime.go connect them. report.go, goals.go and charts.go present the figures.
+// controllerruntime.go connect them. realserver.go has what differs with a real server. report.go, goals.go and charts.go present the figures.
 package main
 
 import (
@@ -36,6 +37,10 @@ func main() {
 	flag.StringVar(&o.Profiles, "profiles", "",
 		"write profiles of each step of each client process into this directory: of the processor, and of what the process\n"+
 			"has allocated since its start (see -diff_base of go tool pprof)")
+	flag.StringVar(&o.Server, "server", "canned",
+		"canned, which has all its answers encoded beforehand, or kube-apiserver: a real one, with an etcd, that writes -paced\n"+
+			"changes of statuses at -rate; only with the peers of realserver.go, and their tables")
+	dir := flag.String("dir", "", "the folder of a real server; used by the program itself")
 	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types; the one of metadata only is "+canned.Metadata)
 	wires := flag.String("wires", string(canned.HTTP2+","+canned.Plain), "how clients speak to the server")
 	maxMemory := flag.Int64("max-memory", 0,
@@ -70,8 +75,10 @@ func main() {
 	}
 	switch {
 	case err != nil:
+	case o.Server != "canned" && o.Server != realServer:
+		err = fmt.Errorf("-server %q is neither canned nor %s", o.Server, realServer)
 	case *as == "server":
-		err = serve(o)
+		err = serve(o, *dir)
 	case *as == "client":
 		err = work(*job)
 	default:
@@ -109,19 +116,23 @@ func report(o options, load, micro string, binaries, write bool) error {
 		if r, err = compare(o); err != nil {
 			return err
 		}
-		if binaries {
+		if binaries && o.Server != realServer {
 			if r.Binaries, err = buildMinimal(); err != nil {
 				return err
 			}
 		}
 	}
-	if load == "" || micro != "run" {
+	if r.Options.Server != realServer && (load == "" || micro != "run") {
 		if err := r.addMicro(micro); err != nil {
 			return err
 		}
 	}
 	if err := r.save(); err != nil {
 		return err
+	}
+	if r.Options.Server == realServer {
+		fmt.Print(r.realMarkdown())
+		return r.failures()
 	}
 	if write {
 		if err := r.write("results/http1.md", "charts"); err != nil {

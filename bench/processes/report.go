@@ -184,6 +184,10 @@ func (r *results) reads(say func(string, ...any), format string) {
 
 // table prints the figures of the peers in a format.
 func (r *results) table(say func(string, ...any), format string, columns []column) {
+	r.tableOf(peers, say, format, columns)
+}
+
+func (r *results) tableOf(peers []peer, say func(string, ...any), format string, columns []column) {
 	header, line := "| |", "| --- |"
 	for _, c := range columns {
 		header += " " + c.title + " |"

@@ -157,3 +157,33 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+// The report of a real server has a row for each peer that was measured, in each table of each format.
+func TestRealReport(t *testing.T) {
+	r := &results{Options: options{Server: realServer, Pods: 20_000, Paced: 5_000, Rate: 1_000, Runs: 2, Formats: []string{canned.JSON, canned.Protobuf}}}
+	for _, format := range r.Options.Formats {
+		for _, p := range realPeers {
+			if !p.decodes(format) || p.name == ownCompact {
+				continue
+			}
+			for _, factor := range []float64{1, 1.1} {
+				r.Runs = append(r.Runs, processRun{Series: tables, Peer: p.name, Format: format, Wire: canned.HTTP2, Pods: 20_000, Handlers: 1, Informers: 1, Figures: figures{
+					syncTime: 2 * factor, syncCPU: 1, syncServerCPU: 0.5, peakMemory: 300e6, liveHeap: 4_300, pacedCPU: 35e-6, pacedServerCPU: 1e-3, latency50: 2e-3, latency99: 9e-3,
+					pacedRate: 990, relistCPU: 0.7, relistBytes: 10e6, relistEvents: 0}})
+			}
+		}
+	}
+	got := r.realMarkdown()
+	for row, times := range map[string]int{
+		"| informer | 2.10 s ±5% | 1 s | 500 ms | 300 MB | 4.30 kB |":                        2,
+		"| informer, LIST, not compressed | 35 us | 1 ms | 2 ms | 9 ms | 990 |":      2,
+		"| client-go, LIST, not compressed | 700 ms | 10 MB | 0 |":                            2,
+		"| informer, slim struct | 2.10 s ±5% | 1 s | 500 ms | 300 MB | 4.30 kB |":           1,
+		"- **informer, LIST, not compressed**: the same with rest.Config.DisableCompression.\n": 1,
+		ownCompact: 0,
+	} {
+		if n := strings.Count(got, row); n != times {
+			t.Errorf("%q is there %d times instead of %d:\n%s", row, n, times, got)
+		}
+	}
+}

@@ -69,7 +69,9 @@ const (
 	eventServerCPU = "event server CPU s"
 	eventBytes     = "event B" // allocated per event
 	pacedRate      = "paced/s" // of the changes sent at a rate; less than that if the process or the server falls behind
-	latency50      = "p50 s"   // from the server's write to the handler
+	pacedCPU       = "paced CPU s"
+	pacedServerCPU = "paced server CPU s"
+	latency50      = "p50 s" // from the server's write to the handler
 	latency99      = "p99 s"
 )
 
@@ -191,7 +193,7 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 		}
 	}
 	formats, err := server.Served()
-	if err == nil && !slices.Equal(formats, []string{j.Format}) {
+	if err == nil && !info.Real && !slices.Equal(formats, []string{j.Format}) {
 		err = fmt.Errorf("the server got requests for %q", formats)
 	}
 	if err != nil {
@@ -322,95 +324,150 @@ func (p *process) each(read func(i int) error) (ns, bytes float64, err error) {
 func (p *process) relist(ctx context.Context) error {
 	heap, allocated, cpu := measure.LiveHeap(), measure.Allocated(), measure.CPU()
 	before := p.handlers[0].events
-	first, err := p.server.Released(0, 1)
-	if err != nil {
-		return err
-	}
-	listed := p.expect(func(h *handler) bool { return h.version == first.Versions[0] })
+	p.log(p.info.Pods + 1)
 	if err := p.server.Expire(); err != nil {
 		return err
 	}
-	if _, err := p.server.Release(1, 0); err != nil {
+	first, err := p.server.Release(1, 0)
+	if err != nil {
 		return err
 	}
-	if err := listed(ctx); err != nil {
+	change, err := p.server.Released(first, first+1)
+	if err != nil {
+		return err
+	}
+	if err := p.logged(ctx, change.Versions[0]); err != nil {
 		return err
 	}
 	p.figures[relistCPU] = (measure.CPU() - cpu).Seconds()
 	p.figures[relistBytes] = float64(measure.Allocated() - allocated)
 	p.figures[relistRetained] = float64(measure.LiveHeap() - heap)
+	p.log(0)
+	if p.info.Real {
+		p.settle() // the change may be part of the list, which is delivered in any order
+	}
 	p.figures[relistEvents] = float64(p.handlers[0].events - before - 1)
 	return nil
 }
 
-// next returns the number of the next change that the server sends, and the versions of the next n.
-func (p *process) next(n int) (first int, versions []string, err error) {
-	if first, err = p.server.Release(0, 0); err != nil {
-		return 0, nil, err
+// settle waits until the first handler has received nothing for half a second.
+func (p *process) settle() {
+	h := p.handlers[0]
+	for events := -1; ; time.Sleep(500 * time.Millisecond) {
+		h.mu.Lock()
+		now := h.events
+		h.mu.Unlock()
+		if now == events {
+			return
+		}
+		events = now
 	}
-	changes, err := p.server.Released(first, first+n)
-	return first, changes.Versions, err
 }
 
-// release makes the server send the next changes, which have these versions, at a rate, and waits until each handler has
-// received them all.
-func (p *process) release(ctx context.Context, versions []string, rate int) error {
-	before, last := p.handlers[0].events, versions[len(versions)-1]
-	told := p.expect(func(h *handler) bool { return h.version == last })
-	if _, err := p.server.Release(len(versions), rate); err != nil {
-		return err
+// log makes the first handler note up to about n events from now on, or none if n is zero.
+func (p *process) log(n int) {
+	h := p.handlers[0]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log = nil
+	if n > 0 {
+		h.log = make([]logged, 0, n)
+	}
+}
+
+// logged waits until the first handler has received a version. A kube-apiserver tells the version only after that.
+func (p *process) logged(ctx context.Context, version string) error {
+	h := p.handlers[0]
+	for seen := 0; ; {
+		h.mu.Lock()
+		for ; seen < len(h.log); seen++ {
+			if h.log[seen].version == version {
+				h.mu.Unlock()
+				return nil
+			}
+		}
+		h.mu.Unlock()
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("no event with version %s among %d: %w", version, seen, ctx.Err())
+		}
+	}
+}
+
+// release makes the server send the next n changes, at a rate, and waits until each handler has received them all. It
+// returns the number of the first one.
+func (p *process) release(ctx context.Context, n, rate int) (first int, err error) {
+	before := p.handlers[0].events
+	told := p.expect(func(h *handler) bool { return h.events == before+n })
+	if first, err = p.server.Release(n, rate); err != nil {
+		return 0, err
 	}
 	if err := told(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	return p.check(before + len(versions))
+	return first, p.check(before + n)
+}
+
+// cpus returns the processor time of this process and of the server.
+func (p *process) cpus() (own, server time.Duration, err error) {
+	server, err = p.server.CPU()
+	return measure.CPU(), server, err
 }
 
 func (p *process) changes(ctx context.Context) error {
-	_, versions, err := p.next(p.Changes)
-	if err != nil {
-		return err
-	}
-	server, err := p.server.CPU()
-	if err != nil {
-		return err
-	}
 	runtime.GC()
-	cpu, allocated, began := measure.CPU(), measure.Allocated(), time.Now()
-	if err := p.release(ctx, versions, 0); err != nil {
+	cpu, server, err := p.cpus()
+	if err != nil {
+		return err
+	}
+	allocated, began := measure.Allocated(), time.Now()
+	first, err := p.release(ctx, p.Changes, 0)
+	if err != nil {
 		return err
 	}
 	p.figures[eventRate] = float64(p.Changes) / time.Since(began).Seconds()
-	p.figures[eventCPU] = (measure.CPU() - cpu).Seconds() / float64(p.Changes)
+	until, serverUntil, err := p.cpus()
+	if err != nil {
+		return err
+	}
+	p.figures[eventCPU] = (until - cpu).Seconds() / float64(p.Changes)
+	p.figures[eventServerCPU] = (serverUntil - server).Seconds() / float64(p.Changes)
 	p.figures[eventBytes] = float64(measure.Allocated()-allocated) / float64(p.Changes)
-	until, err := p.server.CPU()
-	p.figures[eventServerCPU] = (until - server).Seconds() / float64(p.Changes)
+	released, err := p.server.Released(first, first+p.Changes)
+	if err == nil && p.handlers[0].version != released.Versions[p.Changes-1] {
+		err = fmt.Errorf("the last event has version %s instead of %s", p.handlers[0].version, released.Versions[p.Changes-1])
+	}
 	return err
 }
 
 func (p *process) paced(ctx context.Context) error {
-	h := p.handlers[0]
-	h.mu.Lock()
-	h.log = make([]logged, 0, p.Paced)
-	h.mu.Unlock()
-	first, versions, err := p.next(p.Paced)
+	p.log(p.Paced)
+	runtime.GC()
+	cpu, server, err := p.cpus()
 	if err != nil {
 		return err
 	}
-	runtime.GC()
 	began := time.Now()
-	if err := p.release(ctx, versions, p.Rate); err != nil {
+	first, err := p.release(ctx, p.Paced, p.Rate)
+	if err != nil {
 		return err
 	}
 	p.figures[pacedRate] = float64(p.Paced) / time.Since(began).Seconds()
+	until, serverUntil, err := p.cpus()
+	if err != nil {
+		return err
+	}
+	p.figures[pacedCPU] = (until - cpu).Seconds() / float64(p.Paced)
+	p.figures[pacedServerCPU] = (serverUntil - server).Seconds() / float64(p.Paced)
 	changes, err := p.server.Released(first, first+p.Paced)
 	if err != nil {
 		return err
 	}
 	latencies := make([]float64, p.Paced)
-	for i, told := range h.log {
-		if told.version != versions[i] {
-			return fmt.Errorf("event %d has version %s instead of %s", i, told.version, versions[i])
+	for i, told := range p.handlers[0].log {
+		if told.version != changes.Versions[i] {
+			return fmt.Errorf("event %d has version %s instead of %s", i, told.version, changes.Versions[i])
 		}
 		if latencies[i] = time.Duration(told.time - changes.Sent[i]).Seconds(); changes.Sent[i] == 0 || latencies[i] < 0 {
 			return errors.New("a change arrived before it was sent")

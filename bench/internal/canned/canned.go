@@ -10,9 +10,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sort"
@@ -46,20 +44,6 @@ type Config struct {
 	Formats []string
 }
 
-// Info is the state that a client should find.
-type Info struct {
-	Pods int
-	// Keys are the keys of up to 1,000 random pods. Namespace is the one whose number of pods is nearest to 500.
-	Keys        []types.NamespacedName
-	Namespace   string
-	InNamespace int
-	// ResourceVersion is the resource version of the list.
-	ResourceVersion string
-	// TLS is the URL with TLS, and CA what certifies it, in PEM. Both are empty without Start.
-	TLS string
-	CA  []byte
-}
-
 // Server is a http.Handler.
 type Server struct {
 	http.Handler
@@ -82,7 +66,6 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	f := fleet.New(fleet.Config{Pods: c.Pods})
 	s := &Server{
-		info: Info{Pods: c.Pods, ResourceVersion: f.ResourceVersion()},
 		news: make(chan struct{}),
 		sent: make([]int64, c.Changes),
 	}
@@ -93,27 +76,19 @@ func New(c Config) (*Server, error) {
 		}
 		s.formats = append(s.formats, format)
 	}
-	namespaces := map[string]int{}
-	random := rand.New(rand.NewPCG(1, 2))
+	var keys []types.NamespacedName
 	padding := strings.Repeat("x", c.Padding)
 	for pod := range f.All() {
 		pad(pod, padding)
-		namespaces[pod.Namespace]++
-		if random.IntN(max(c.Pods/1000, 1)) == 0 && len(s.info.Keys) < 1000 {
-			s.info.Keys = append(s.info.Keys, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
-		}
+		keys = append(keys, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 		for _, format := range s.formats {
 			if err := format.addPod(pod); err != nil {
 				return nil, err
 			}
 		}
 	}
-	far := func(namespace string) int {
-		return max(namespaces[namespace]-500, 500-namespaces[namespace])
-	}
-	s.info.Namespace = slices.MinFunc(f.Namespaces(), func(a, b string) int { return cmp.Compare(far(a), far(b)) })
-	s.info.InNamespace = namespaces[s.info.Namespace]
-	random.Shuffle(len(s.info.Keys), func(i, j int) { s.info.Keys[i], s.info.Keys[j] = s.info.Keys[j], s.info.Keys[i] })
+	s.info = InfoOf(keys)
+	s.info.ResourceVersion = f.ResourceVersion()
 
 	for change := range f.Updates(1) {
 		if len(s.versions) == c.Changes {
@@ -140,7 +115,7 @@ func New(c Config) (*Server, error) {
 			_, _ = w.Write([]byte(body))
 		})
 	}
-	s.control(mux)
+	HandleControl(mux, s)
 	s.Handler = mux
 	return s, nil
 }
@@ -272,8 +247,8 @@ func (s *Server) tellLocked() {
 	s.news = make(chan struct{})
 }
 
-// release releases n more changes: all at once, or rate a second. It returns the number of the first one.
-func (s *Server) release(n, rate int) (first int, err error) {
+// Release implements Backend.
+func (s *Server) Release(n, rate int) (first int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first = s.released
@@ -300,8 +275,8 @@ func (s *Server) release(n, rate int) (first int, err error) {
 	return first, nil
 }
 
-// expire ends the watches with 410 Expired. It waits until there is one.
-func (s *Server) expire(ctx context.Context) error {
+// Expire implements Backend. It waits until there is a watch.
+func (s *Server) Expire(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.watches == 0 {
@@ -321,8 +296,8 @@ func (s *Server) expire(ctx context.Context) error {
 	return nil
 }
 
-// reset restores the initial state for the next client.
-func (s *Server) reset() {
+// Reset implements Backend.
+func (s *Server) Reset() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.session++
@@ -330,93 +305,29 @@ func (s *Server) reset() {
 	s.served = nil
 	clear(s.sent)
 	s.tellLocked()
+	return s.info
 }
 
-// Released describes released changes.
-type Released struct {
-	// Versions are their resource versions, and Keys their pods. Sent has the times at which they were sent, by
-	// measure.Now, or 0 if not yet.
-	Versions []string
-	Keys     []types.NamespacedName
-	Sent     []int64
-}
-
-// control adds the handlers for a Control.
-func (s *Server) control(mux *http.ServeMux) {
-	handle := func(path string, answer func(r *http.Request) (any, error)) {
-		mux.HandleFunc("GET /control/"+path, func(w http.ResponseWriter, r *http.Request) {
-			result, err := answer(r)
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusBadRequest)
-				return
-			}
-			_ = json.NewEncoder(w).Encode(result)
-		})
+// Released implements Backend.
+func (s *Server) Released(_ context.Context, from, to int) (Released, error) {
+	if from < 0 || to < from || to > len(s.versions) {
+		return Released{}, fmt.Errorf("only %d changes exist", len(s.versions))
 	}
-	number := func(r *http.Request, name string) int {
-		n, _ := strconv.Atoi(r.FormValue(name))
-		return n
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	released := Released{Keys: s.changed[from:to], Sent: slices.Clone(s.sent[from:to])}
+	for _, version := range s.versions[from:to] {
+		released.Versions = append(released.Versions, strconv.FormatUint(version, 10))
 	}
-	handle("reset", func(*http.Request) (any, error) { s.reset(); return s.info, nil })
-	handle("expire", func(r *http.Request) (any, error) { return nil, s.expire(r.Context()) })
-	handle("release", func(r *http.Request) (any, error) { return s.release(number(r, "changes"), number(r, "rate")) })
-	handle("released", func(r *http.Request) (any, error) {
-		from, to := number(r, "from"), number(r, "to")
-		if from < 0 || to < from || to > len(s.versions) {
-			return nil, fmt.Errorf("only %d changes exist", len(s.versions))
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		released := Released{Keys: s.changed[from:to], Sent: slices.Clone(s.sent[from:to])}
-		for _, version := range s.versions[from:to] {
-			released.Versions = append(released.Versions, strconv.FormatUint(version, 10))
-		}
-		return released, nil
-	})
-	handle("served", func(*http.Request) (any, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return slices.Clone(s.served), nil
-	})
-	handle("cpu", func(*http.Request) (any, error) { return measure.CPU(), nil })
+	return released, nil
 }
 
-// Control controls a server from another process.
-type Control struct{ Server string }
-
-// Reset restores the server's initial state, and ends the watches of others.
-func (c Control) Reset() (info Info, err error) { return info, c.get("reset", &info) }
-
-// Expire ends the open watch with 410 Expired.
-func (c Control) Expire() error { return c.get("expire", nil) }
-
-// Release releases n more changes: all at once, or rate a second. It returns the number of the first one.
-func (c Control) Release(n, rate int) (first int, err error) {
-	return first, c.get(fmt.Sprintf("release?changes=%d&rate=%d", n, rate), &first)
+// Served implements Backend.
+func (s *Server) Served() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.served)
 }
 
-// Released returns the changes with numbers from to to-1, whether released yet or not.
-func (c Control) Released(from, to int) (released Released, err error) {
-	return released, c.get(fmt.Sprintf("released?from=%d&to=%d", from, to), &released)
-}
-
-// Served returns the formats of the server's responses since the last reset.
-func (c Control) Served() (formats []string, err error) { return formats, c.get("served", &formats) }
-
-// CPU returns the processor time that the server has used.
-func (c Control) CPU() (cpu time.Duration, err error) { return cpu, c.get("cpu", &cpu) }
-
-func (c Control) get(path string, result any) error {
-	response, err := http.Get(c.Server + "/control/" + path)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", path, response.Status)
-	}
-	if result == nil {
-		return nil
-	}
-	return json.NewDecoder(response.Body).Decode(result)
-}
+// CPU implements Backend.
+func (s *Server) CPU() (time.Duration, error) { return measure.CPU(), nil }

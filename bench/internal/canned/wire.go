@@ -98,7 +98,7 @@ func (c Control) Client(info Info, wire Wire, media string) (*rest.Config, error
 	if info.TLS == "" {
 		return nil, fmt.Errorf("the server does not speak %s", wire)
 	}
-	config.Host, config.CAData = info.TLS, info.CA
+	config.Host, config.CAData, config.BearerToken = info.TLS, info.CA, info.Token
 	switch wire {
 	case HTTP2:
 	case HTTP1:
