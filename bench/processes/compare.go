@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -113,7 +114,13 @@ func (r *results) series(name string, pods, runs int, formats []string, wires []
 		return err
 	}
 	defer os.RemoveAll(dir) // after the server has ended
-	address, stop, err := measure.Serve("-as=server", "-server="+r.Options.Server, "-dir="+dir, fmt.Sprint("-pods=", pods),
+	next := ""
+	if slices.ContainsFunc(peers, func(p peer) bool { return p.next && wanted.MatchString(p.name) }) {
+		if next, err = buildNext(dir); err != nil {
+			return err
+		}
+	}
+	address, stop, err := measure.Serve("-as=server", "-server="+r.Options.Server, "-dir="+filepath.Join(dir, "server"), fmt.Sprint("-pods=", pods),
 		fmt.Sprint("-changes=", j.released()), fmt.Sprint("-padding=", r.Options.Padding), "-formats="+strings.Join(formats, ","))
 	if err != nil {
 		return err
@@ -132,7 +139,7 @@ func (r *results) series(name string, pods, runs int, formats []string, wires []
 						j.Profiles = r.Options.Profiles
 					}
 					began := time.Now()
-					run, err := r.run(name, pods, p, j)
+					run, err := r.run(name, pods, p, j, next)
 					if err != nil {
 						return err
 					}
@@ -148,8 +155,9 @@ func (r *results) series(name string, pods, runs int, formats []string, wires []
 	return nil
 }
 
-// run runs the job in a process of its own, unless the same has failed before.
-func (r *results) run(series string, pods int, p peer, j job) (processRun, error) {
+// run runs the job in a process of its own, unless the same has failed before. next is the program with the next version
+// of client-go.
+func (r *results) run(series string, pods int, p peer, j job, next string) (processRun, error) {
 	run := processRun{Series: series, Peer: p.name, Format: j.Format, Wire: j.Wire, Pods: pods, Handlers: j.Handlers,
 		Informers: j.Informers}
 	i := slices.IndexFunc(r.Runs, func(other processRun) bool { return other.Failure != "" && other.same(run) })
@@ -164,7 +172,14 @@ func (r *results) run(series string, pods int, p peer, j job) (processRun, error
 	if limit == 0 {
 		limit = measure.AvailableMemory() / 4 * 3
 	}
-	err = measure.Run(&run.Figures, limit, p.env, "-as=client", "-job="+string(encoded))
+	program, err := os.Executable()
+	if err != nil {
+		return run, err
+	}
+	if p.next {
+		program = next
+	}
+	err = measure.RunProgram(program, &run.Figures, limit, p.env, "-as=client", "-job="+string(encoded))
 	switch {
 	case errors.Is(err, measure.ErrMemory):
 		run.Failure = fmt.Sprintf("more than %s of memory", measure.Bytes(float64(limit)))

@@ -19,6 +19,7 @@ type peer struct {
 	connect func(*rest.Config) (follow, error)
 	formats []string // the formats that it decodes; nil means whole pods in JSON and protobuf
 	env     []string
+	next    bool // in the program that go.next.mod builds
 }
 
 func (p *peer) decodes(format string) bool {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,6 +31,8 @@ var realPeers = []peer{
 		connect: connectClientGo(dropManagedFields), env: []string{"KUBE_FEATURE_WatchListClient=false"}},
 	{name: "client-go, LIST, not compressed", what: "the same with rest.Config.DisableCompression",
 		connect: uncompressed(connectClientGo(dropManagedFields)), env: []string{"KUBE_FEATURE_WatchListClient=false"}},
+	{name: "client-go 0.38, managedFields dropped", what: "a beta of the next version, which decodes streams in several goroutines",
+		connect: connectClientGo(dropManagedFields), next: true},
 	{name: own, what: "default settings: a streaming list", connect: connectInformer(informer.Config[*corev1.Pod]{})},
 	{name: "informer, not compressed", what: "the same with rest.Config.DisableCompression",
 		connect: uncompressed(connectInformer(informer.Config[*corev1.Pod]{}))},
@@ -44,6 +49,18 @@ var realPeers = []peer{
 
 func peerOf(name string) peer {
 	return peers[slices.IndexFunc(peers, func(p peer) bool { return p.name == name })]
+}
+
+// buildNext builds this program with the next version of client-go, in dir. It returns the path of the program.
+func buildNext(dir string) (string, error) {
+	program := filepath.Join(dir, "processes-next")
+	cmd := exec.Command("go", "build", "-modfile=go.next.mod", "-o", program, "./processes")
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=go1.27.4")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("build with go.next.mod: %w", err)
+	}
+	return program, nil
 }
 
 // uncompressed makes a peer ask for answers without compression.

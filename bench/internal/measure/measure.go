@@ -162,6 +162,11 @@ func Run(result any, maxMemory int64, env []string, args ...string) error {
 	if err != nil {
 		return err
 	}
+	return RunProgram(program, result, maxMemory, env, args...)
+}
+
+// RunProgram is [Run] with another program.
+func RunProgram(program string, result any, maxMemory int64, env []string, args ...string) error {
 	var out, complaints bytes.Buffer
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)

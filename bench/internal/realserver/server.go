@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -30,10 +31,13 @@ import (
 // writers is the number of changes that are written at the same time.
 const writers = 8
 
-// Serve starts a cluster with this many pods, with its files in dir, and prints the URL of its control on a line, for
+// Serve starts a cluster with this many pods, with its files in dir, which it makes, and prints the URL of its control on a line, for
 // [measure.Serve]. It returns only if it fails.
 func Serve(pods int, dir string) error {
 	ctx := context.Background()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
 	on, err := cluster.Start(ctx, cluster.Config{Dir: dir})
 	if err != nil {
 		return err
