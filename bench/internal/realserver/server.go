@@ -134,7 +134,7 @@ func (s *server) write(first, n, rate int) {
 		if rate > 0 {
 			time.Sleep(time.Until(began.Add(time.Duration(i+1) * time.Second / time.Duration(rate))))
 		}
-		group.Go(func() error { return s.writeOne(first + i) })
+		group.Go(func() error { return s.update(first + i) })
 	}
 	if err := group.Wait(); err != nil {
 		s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *server) write(first, n, rate int) {
 	}
 }
 
-func (s *server) writeOne(number int) error {
+func (s *server) update(number int) error {
 	slot := &s.pods[number%len(s.pods)] // no other writer has it: there are more pods than writers
 	pod := (*slot).DeepCopy()
 	pod.ResourceVersion = "" // whatever the present version is
