@@ -3,6 +3,8 @@ package status
 import "testing"
 
 // A list describes what is known of it, and says what is not.
+//
+// Guarantees: O6
 func TestListDescribesItsProgress(t *testing.T) {
 	for want, l := range map[string]List{
 		"0 objects so far, 0 B received":                  {},

@@ -84,6 +84,8 @@ var podSizes = Sizes{Own: 8 * kb, Shared: 6 * kb, Compact: 1 * kb, Metadata: 900
 
 // A list that will take more memory than the process has is reported once, with what would take less. After the list,
 // the forecast is gone.
+//
+// Guarantees: O7
 func TestWarningBeforeTheProcessIsFull(t *testing.T) {
 	p := newProcess(t)
 	l := p.begin(p.budget.Account(0), "pods", podSizes)
@@ -113,6 +115,8 @@ func TestWarningBeforeTheProcessIsFull(t *testing.T) {
 }
 
 // Without a total, the forecast has only what has arrived, and says so.
+//
+// Guarantees: O6
 func TestStreamWithoutATotal(t *testing.T) {
 	p := newProcess(t)
 	l := p.begin(p.budget.Account(0), "pods", podSizes)

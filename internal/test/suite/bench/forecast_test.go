@@ -21,6 +21,8 @@ import (
 
 // After three tenths of a first list, the forecast of the memory is close to what the heap has in the end, also that of
 // the same objects in another layout.
+//
+// Guarantees: O7
 func TestForecastIsCloseToTheTruth(t *testing.T) {
 	const pods, pageSize = 5000, 500
 	all := slices.Collect(fleet.New(fleet.Config{Pods: pods}).All())

@@ -68,6 +68,8 @@ func remains(w world.World, n int64) (release func()) {
 
 // A first list that will not fit in the memory of the process is reported while it runs, by a line of the log, by the
 // status and by the error of those who wait. Afterwards the forecast is gone.
+//
+// Guarantees: O6, O7
 func TestFirstListWarnsBeforeTheKernel(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	debug.SetMemoryLimit(16 << 30) // far from what this process uses
@@ -128,6 +130,8 @@ func TestFirstListWarnsBeforeTheKernel(t *testing.T) {
 
 // An informer does not hold more than Config.MaxMemory: a list that would take more ends, with an error that says what
 // would take less, and nothing of it is stored. The informer does not ask the server again soon.
+//
+// Guarantees: O8
 func TestListOverMaxMemoryIsRefused(t *testing.T) {
 	for name, paged := range map[string]bool{"paged": true, "streaming": false} {
 		t.Run(name, func(t *testing.T) {
@@ -187,6 +191,8 @@ func TestListOverMaxMemoryIsRefused(t *testing.T) {
 }
 
 // A streaming list does not say how many objects there are. Near a limit, the informer asks the server for the number, once.
+//
+// Guarantees: O6
 func TestNumberOfObjectsInAStream(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		createPods(w, 140)
@@ -234,6 +240,8 @@ func TestNumberOfObjectsInAStream(t *testing.T) {
 }
 
 // The namespaces of an informer share Config.MaxMemory. What one of them has stays in the store.
+//
+// Guarantees: O8
 func TestNamespacesShareMaxMemory(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		createPods(w, 30)
