@@ -31,7 +31,7 @@ type options struct {
 	MaxMemory                        int64         // bytes of a process; 0 means three quarters of the available memory
 	Save                             string        // the file to save the results in after each round
 	Profiles                         string        // the directory for profiles; empty means none
-	Server                           string        // canned, or the name of a real server
+	Server                           string        // kube-apiserver; empty means one that has its answers encoded
 }
 
 // Series of processes.

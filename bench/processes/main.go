@@ -37,9 +37,9 @@ func main() {
 	flag.StringVar(&o.Profiles, "profiles", "",
 		"write profiles of each step of each client process into this directory: of the processor, and of what the process\n"+
 			"has allocated since its start (see -diff_base of go tool pprof)")
-	flag.StringVar(&o.Server, "server", "canned",
-		"canned, which has all its answers encoded beforehand, or kube-apiserver: a real one, with an etcd, that writes -paced\n"+
-			"changes of statuses at -rate; only with the peers of realserver.go, and their tables")
+	flag.StringVar(&o.Server, "server", "",
+		"kube-apiserver: a real one, with an etcd, that writes -paced changes of statuses at -rate, for the peers of realserver.go;\n"+
+			"empty means a server that has all its answers encoded beforehand")
 	dir := flag.String("dir", "", "the folder of a real server; used by the program itself")
 	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types; the one of metadata only is "+canned.Metadata)
 	wires := flag.String("wires", string(canned.HTTP2+","+canned.Plain), "how clients speak to the server")
@@ -75,8 +75,8 @@ func main() {
 	}
 	switch {
 	case err != nil:
-	case o.Server != "canned" && o.Server != realServer:
-		err = fmt.Errorf("-server %q is neither canned nor %s", o.Server, realServer)
+	case o.Server != "" && o.Server != realServer:
+		err = fmt.Errorf("-server is %q: it must be %s or empty", o.Server, realServer)
 	case *as == "server":
 		err = serve(o, *dir)
 	case *as == "client":
