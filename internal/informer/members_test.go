@@ -20,6 +20,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/budget"
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/intake"
@@ -74,8 +75,11 @@ func runSelected(t *testing.T, server silence, test func(s selected), labels ...
 					Kind:     decode.NewKind(pool.Type(), "things"),
 					Resource: metav1.SchemeGroupVersion.WithResource("things")})
 				return reflector.New(reflector.Config[thing]{
-					Sink:    sink,
-					Source:  source,
+					Sink:   sink,
+					Source: source,
+					Progress: &intake.Progress[thing]{
+						List: budget.New().Account(0).List("things", slog.New(slog.DiscardHandler)),
+					},
 					Absence: fetch.NewAbsence(source, false),
 					Decoder: &intake.Decoder[thing]{Pool: pool, Packing: packing, Metadata: pool, Calling: run.NewLimit(1)},
 					Shard:   reshard.NewAdoption(shard),
