@@ -29,6 +29,9 @@ func (f *Informer[T]) waitSynced(ctx context.Context) error {
 
 // WaitReadable is WaitSynced for a cached read; see informer.Informer.
 func (f *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) error {
+	if run.IsClosed(f.Hub.Synced()) { // nearly always: a read makes no timer
+		return nil
+	}
 	patience := time.NewTimer(timeout)
 	defer patience.Stop()
 	return f.wait(ctx, patience.C, f.unreadable)
