@@ -217,7 +217,7 @@ func compare(counts string, runs int, stacks bool) error {
 				if err := run(&many, n); err != nil {
 					return err
 				}
-				share := func(few, all float64) float64 { return (all - few) / float64(n-1) }
+				share := func(few, most float64) float64 { return (most - few) / float64(n-1) }
 				many.Heap, many.Stacks = share(single.Heap, many.Heap), share(single.Stacks, many.Stacks)
 				many.Goroutines = share(single.Goroutines, many.Goroutines)
 				all[name] = append(all[name], many)

@@ -24,10 +24,10 @@ type Layouts[T object.Object] struct{ Decoder *intake.Decoder[T] }
 const (
 	runs      = 16
 	runLength = 8
-	perGap    = 5 // objects between two runs of which the dictionary is made
+	perGap    = 5 // the dictionary is made of so many objects between two runs
 )
 
-// Measure returns the mean sizes of objects, of which there is at least one. It takes some milliseconds.
+// Measure returns the mean sizes of objects. There must be at least one. Measure takes some milliseconds.
 func (l Layouts[T]) Measure(objects []T) (s budget.Sizes) {
 	var set heapsize.Set
 	own := neighbors(objects)

@@ -16,7 +16,7 @@ import (
 
 const kb, mb = 1000, 1000 * 1000
 
-// process is a process with a limit of 500 MB, of which it uses 100 MB.
+// process is a process that uses 100 MB. Its limit is 500 MB.
 type process struct {
 	*testing.T
 	budget *Budget

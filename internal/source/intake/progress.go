@@ -15,8 +15,8 @@ type Progress[T object.Object] struct {
 	List    *budget.List
 	Source  *fetch.Source
 	Counter *fetch.Source // for requests while Source lists; see fetch.Source.Counter
-	// Measure returns the sizes of objects like these, of which there is at least one. The root gives it, since it knows
-	// more ways to hold objects than a source does.
+	// Measure returns the mean sizes of objects, as they are held and in other layouts. There is at least one object. The
+	// root sets Measure, because a source does not know the layouts.
 	Measure func(objects []T) budget.Sizes
 
 	count func() // begins to ask the server, during a list
