@@ -2,6 +2,7 @@ package informer
 
 import (
 	"cmp"
+	"math"
 	"reflect"
 	"strings"
 
@@ -27,7 +28,7 @@ const (
 	perGap    = 5 // the dictionary is made of so many objects between two runs
 )
 
-// Measure returns the mean sizes of objects. There must be at least one. Measure takes some milliseconds.
+// Measure returns the mean sizes of objects. There must be at least one. Measure takes some tens of milliseconds.
 func (l Layouts[T]) Measure(objects []T) (s budget.Sizes) {
 	var set heapsize.Set
 	own := neighbors(objects)
@@ -61,23 +62,27 @@ func (l Layouts[T]) others(objects []T, s *budget.Sizes) {
 	}
 }
 
+// rounds is how often a sample is decoded, since a decoder learns: how many strings it has to remember, and which fields
+// are worth the search for a value to share. A whole collection teaches it more in one round than a sample does.
+const rounds = 6
+
 // decodedSize returns the mean size of objects that pool decodes with shared parts, or 0 if that fails.
 func decodedSize(pool *decode.Pool, objects []compact.Sample) float64 {
-	var set heapsize.Set
 	decoder := pool.Get()
 	defer pool.Put(decoder)
-	for _, learned := range []bool{false, true} { // a decoder learns which parts are worth sharing
+	least := math.MaxInt // the garbage collector may take from a decoder what it has learned
+	for range rounds {
+		var set heapsize.Set
 		for _, o := range objects {
 			obj, err := decoder.Decode(o.Format, o.Raw, decode.Origin{List: o.List, Share: true})
 			if err != nil {
 				return 0
 			}
-			if learned {
-				set.Add(obj)
-			}
+			set.Add(obj)
 		}
+		least = min(least, set.Bytes())
 	}
-	return float64(set.Bytes())/float64(len(objects)) + heapsize.OverheadStore
+	return float64(least)/float64(len(objects)) + heapsize.OverheadStore
 }
 
 // encoded returns objects in encoded form. It leaves out those that cannot be encoded.

@@ -52,11 +52,7 @@ func TestForecastIsCloseToTheTruth(t *testing.T) {
 			}
 			ratio := float64(forecast) / held[to]
 			t.Logf("%s in %s: a forecast of %d B an object, and %.0f in the heap: %.2f", from, to, forecast/pods, held[to]/pods, ratio)
-			most := 1.3
-			if to == "shared" {
-				most = 1.5 // a sample has fewer equal parts than all objects, so the forecast is on the safe side
-			}
-			if ratio < 0.7 || ratio > most {
+			if ratio < 0.7 || ratio > 1.3 {
 				t.Errorf("%s in %s: the forecast is %.2f of the truth", from, to, ratio)
 			}
 		}
