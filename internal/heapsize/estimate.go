@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	sampled       = 32          // objects whose size is measured: together they take about a millisecond
-	sampledFor    = time.Minute // the time for which their mean counts
+	sampledFor    = time.Minute // the time for which the mean size of a sample counts; it takes some milliseconds
 	overheadIndex = 50          // bytes for each object and index
 )
 
@@ -44,19 +43,19 @@ func (e *Estimate[T]) Of(objects, indexes int, all iter.Seq[T]) int64 {
 	return int64(float64(objects) * (e.mean + OverheadStore + overheadIndex*float64(indexes)))
 }
 
-// meanSize returns the mean size of objects from all over the store.
+// meanSize returns the mean size of a sample of the objects.
 func (e *Estimate[T]) meanSize(objects int, all iter.Seq[T]) float64 {
 	var set Set
-	measured, seen := 0, 0
-	stride := max(objects/sampled, 1)
+	places := Sample(objects)
+	measured, place := 0, 0
 	for obj := range all {
-		if seen++; seen%stride != 0 {
-			continue
+		if place == places[measured] {
+			e.measure(obj, &set)
+			if measured++; measured == len(places) {
+				break
+			}
 		}
-		e.measure(obj, &set)
-		if measured++; measured == sampled {
-			break
-		}
+		place++
 	}
 	return float64(set.Bytes()) / float64(measured)
 }

@@ -67,16 +67,20 @@ func TestIndexesCount(t *testing.T) {
 	s.of(5, 3, 5*(2+OverheadStore+3*overheadIndex), false)
 }
 
-// The measured objects are few, and from all over the store.
+// The measured objects are few, neighbors, and from all over the store.
 func TestMeasuredObjectsAreSpread(t *testing.T) {
 	s := newStore(t)
-	const objects, stride = 3200, 100
-	mean := 0
-	for i := range sampled {
-		mean += (i+1)*stride - 1
+	const objects, stride = 15*200 + RunLength, 200 // from one run to the next one
+	var want []int
+	sum := 0
+	for run := range Runs {
+		for i := range RunLength {
+			want = append(want, run*stride+i)
+			sum += run*stride + i
+		}
 	}
-	s.of(objects, 0, objects*int64(OverheadStore)+int64(objects*mean/sampled), true)
-	if len(s.measured) != sampled || s.measured[0] != stride-1 || s.measured[sampled-1] != objects-1 || !slices.IsSorted(s.measured) {
+	s.of(objects, 0, int64(objects*(float64(sum)/float64(len(want))+OverheadStore)), true)
+	if !slices.Equal(s.measured, want) {
 		t.Errorf("measured %d", s.measured)
 	}
 }

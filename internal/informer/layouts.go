@@ -19,19 +19,14 @@ import (
 // Layouts measures how much memory objects take as Decoder makes them, and how much they would take in other layouts.
 type Layouts[T object.Object] struct{ Decoder *intake.Decoder[T] }
 
-// Objects are measured in runs of neighbors, which share memory as all do: pods of one workload follow each other.
 // Hardly any object of a large collection has a neighbor in the dictionary of packed objects, so the dictionary is made
-// of objects between the runs.
-const (
-	runs      = 16
-	runLength = 8
-	perGap    = 5 // the dictionary is made of so many objects between two runs
-)
+// of so many objects between two runs of the sample.
+const perGap = 5
 
 // Measure returns the mean sizes of objects. There must be at least one. Measure takes some tens of milliseconds.
 func (l Layouts[T]) Measure(objects []T) (s budget.Sizes) {
 	var set heapsize.Set
-	own := neighbors(objects)
+	own := sample(objects)
 	for _, obj := range own {
 		l.Decoder.Packing.Measure(obj, &set)
 	}
@@ -43,7 +38,7 @@ func (l Layouts[T]) Measure(objects []T) (s budget.Sizes) {
 
 // others sets the sizes in other layouts, as far as objects can be encoded.
 func (l Layouts[T]) others(objects []T, s *budget.Sizes) {
-	measured := l.encoded(neighbors(objects))
+	measured := l.encoded(sample(objects))
 	if len(measured) == 0 {
 		return
 	}
@@ -102,22 +97,18 @@ func (l Layouts[T]) encoded(objects []T) (all []compact.Sample) {
 	return all
 }
 
-// neighbors returns runs of neighbors from all over objects, or all objects if there are not more.
-func neighbors[T any](objects []T) (all []T) {
-	if len(objects) <= runs*runLength {
-		return objects
-	}
-	for i := range runs {
-		from := i * (len(objects) - runLength) / (runs - 1)
-		all = append(all, objects[from:from+runLength]...)
+// sample returns the objects that are measured.
+func sample[T any](objects []T) (all []T) {
+	for _, i := range heapsize.Sample(len(objects)) {
+		all = append(all, objects[i])
 	}
 	return all
 }
 
-// between returns objects from the middle between the runs.
+// between returns objects from the middle between the runs of the sample.
 func between[T any](objects []T) (all []T) {
-	gap := float64(len(objects)-runLength) / (runs - 1) // from a run to the next one
-	for i := range runs - 1 {
+	gap := float64(len(objects)-heapsize.RunLength) / (heapsize.Runs - 1) // from a run to the next one
+	for i := range heapsize.Runs - 1 {
 		for j := range perGap {
 			part := 0.25 + 0.5*float64(j)/perGap // of the gap
 			all = append(all, objects[max(0, int(gap*(float64(i)+part)))])

@@ -33,12 +33,9 @@ func TestMemoryEstimate(t *testing.T) {
 			if s.Objects != pods {
 				t.Fatalf("%d objects", s.Objects)
 			}
-			low, high := 0.7, 1.4
+			low, high := 0.7, 1.3
 			if config.Layout == informer.LayoutCompact {
 				low = 0.4 // half a megabyte of dictionaries and encoders does not count
-			}
-			if config.Layout == informer.LayoutShared {
-				high = 2.5 // what thousands of pods share counts as often as among 32
 			}
 			if ratio := float64(s.Memory) / float64(held); ratio < low || ratio > high {
 				t.Errorf("the estimate is %d B an object, the heap has %d: %.2f times as much", s.Memory/pods, held/pods, ratio)
