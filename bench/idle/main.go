@@ -44,6 +44,7 @@ func main() {
 	counts := flag.String("informers", "100,400", "numbers of informers")
 	runs := flag.Int("runs", 3, "number of runs of each process")
 	stacks := flag.Bool("stacks", false, "print where the goroutines of our process are")
+	profile := flag.String("profile", "", "write a heap profile of our process to this file, with each allocation")
 	as := flag.String("as", "", "server, or a peer; used by the program itself")
 	kubeconfig := flag.String("kubeconfig", "", "used by the program itself")
 	dir := flag.String("dir", "", "the folder of the server; used by the program itself")
@@ -55,10 +56,10 @@ func main() {
 	case *as != "":
 		var n int
 		if n, err = strconv.Atoi(*counts); err == nil {
-			err = work(*as, *kubeconfig, n, *stacks)
+			err = work(*as, *kubeconfig, n, *stacks, *profile)
 		}
 	default:
-		err = compare(*counts, *runs, *stacks)
+		err = compare(*counts, *runs, *stacks, *profile)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -158,7 +159,10 @@ func factories(ctx context.Context, n int, create func(namespace string) cache.S
 }
 
 // work runs a peer with n informers, and prints its figures.
-func work(name, kubeconfig string, n int, stacks bool) error {
+func work(name, kubeconfig string, n int, stacks bool, profile string) error {
+	if profile != "" {
+		runtime.MemProfileRate = 1
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -181,10 +185,20 @@ func work(name, kubeconfig string, n int, stacks bool) error {
 			return err
 		}
 	}
+	if profile != "" {
+		file, err := os.Create(profile)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := pprof.Lookup("heap").WriteTo(file, 0); err != nil {
+			return err
+		}
+	}
 	return json.NewEncoder(os.Stdout).Encode(f)
 }
 
-func compare(counts string, runs int, stacks bool) error {
+func compare(counts string, runs int, stacks bool, profile string) error {
 	dir, err := os.MkdirTemp("", "idle")
 	if err != nil {
 		return err
@@ -208,8 +222,11 @@ func compare(counts string, runs int, stacks bool) error {
 			for _, name := range names {
 				var single, many figures
 				run := func(f *figures, n int) error {
-					return measure.Run(f, 0, nil, "-as="+name, "-kubeconfig="+kubeconfig, fmt.Sprint("-informers=", n),
-						fmt.Sprint("-stacks=", stacks && n > 1 && name == "informer, metadata"))
+					args := []string{"-as=" + name, "-kubeconfig=" + kubeconfig, fmt.Sprint("-informers=", n)}
+					if n > 1 && name == "informer, metadata" {
+						args = append(args, fmt.Sprint("-stacks=", stacks), "-profile="+profile)
+					}
+					return measure.Run(f, 0, nil, args...)
 				}
 				if err := run(&single, 1); err != nil {
 					return err

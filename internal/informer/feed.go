@@ -23,11 +23,10 @@ type Feed[T object.Object] struct {
 	undecoded Undecoded     // as of the last delta
 }
 
-// run lists and watches until ctx ends.
-func (f *Feed[T]) run(ctx context.Context) (err error) {
+// start lists and watches until ctx ends, on another goroutine. It calls done with the error at the end.
+func (f *Feed[T]) start(ctx context.Context, done func(error)) {
 	labels := pprof.Labels("informer", f.mirror.config.Kind+f.part.Text)
-	pprof.Do(ctx, labels, func(ctx context.Context) { err = f.Loop.Run(ctx) })
-	return err
+	pprof.Do(ctx, labels, func(ctx context.Context) { f.Loop.Start(ctx, done) })
 }
 
 // Put implements reflector.Sink.

@@ -162,13 +162,14 @@ func (f *Informer[T]) Run(ctx context.Context) (err error) {
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		var running sync.WaitGroup
-		running.Go(func() { f.runAudits(ctx) })
+		running.Go(func() { f.startAudits(ctx) })
 		if f.config.Settle != nil {
 			running.Go(func() { f.settle(ctx) })
 		}
 		err = f.feeder.run(ctx)
 		end(nil)
 		running.Wait()
+		f.audits.Stop()
 	})
 	return err
 }
@@ -250,8 +251,8 @@ func (f *Informer[T]) Audit(ctx context.Context) (status.AuditResult, error) {
 	return r, err
 }
 
-// runAudits runs the informer's own audits until ctx ends.
-func (f *Informer[T]) runAudits(ctx context.Context) {
+// startAudits starts the informer's own audits, which end with ctx, once the store is synced.
+func (f *Informer[T]) startAudits(ctx context.Context) {
 	if f.waitSynced(ctx) != nil {
 		return
 	}
@@ -262,7 +263,7 @@ func (f *Informer[T]) runAudits(ctx context.Context) {
 			}
 		}
 	}
-	f.audits.Run(ctx)
+	f.audits.Start(ctx)
 }
 
 // Audits returns the status of the audits.

@@ -57,8 +57,8 @@ func (l Layouts[T]) others(objects []T, s *budget.Sizes) {
 	}
 }
 
-// rounds is how often a sample is decoded, since a decoder learns: how many strings it has to remember, and which fields
-// are worth the search for a value to share. A whole collection teaches it more in one round than a sample does.
+// rounds is how often a sample is decoded, since a decoder learns: how many strings it has to remember, and which
+// fields are worth the search for a value to share. A whole collection teaches it more in one round than a sample does.
 const rounds = 6
 
 // decodedSize returns the mean size of objects that pool decodes with shared parts, or 0 if that fails.

@@ -104,21 +104,25 @@ func (m *Mirror[T]) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	m.end = end
+	ended := func(err error) { // only the first cause counts
+		if err == run.ErrGoroutineEnded {
+			err = m.exited()
+		}
+		end(err)
+	}
 	var running sync.WaitGroup
-	run := func(do func(context.Context) error) {
-		running.Go(func() {
-			defer end(m.exited()) // only the first cause counts
-			end(do(ctx))
+	for _, f := range m.Feeds {
+		running.Add(1)
+		f.start(ctx, func(err error) {
+			ended(err)
+			running.Done()
 		})
 	}
-	for _, f := range m.Feeds {
-		run(f.run)
-	}
-	run(m.Drain.Run)
 	saver := m.Saver()
 	if saver != nil {
 		running.Go(func() { saver.Run(ctx, m.Sharding.Begun()) })
 	}
+	ended(m.Drain.Run(ctx))
 	running.Wait()
 	if saver != nil {
 		saver.Save(context.WithoutCancel(ctx), true)

@@ -194,3 +194,23 @@ func Apart(f func() error) error {
 	<-done
 	return err
 }
+
+// Resume calls f(false) on a goroutine of its own. Whenever f ends that goroutine, Resume calls f(true) on another one.
+// When f returns, Resume calls done with its error, on the goroutine of f. Resume does not wait.
+func Resume(f func(again bool) error, done func(error)) {
+	var start func(again bool)
+	start = func(again bool) {
+		go func() {
+			returned := false
+			defer func() {
+				if !returned {
+					start(true)
+				}
+			}()
+			err := f(again)
+			returned = true
+			done(err)
+		}()
+	}
+	start(false)
+}

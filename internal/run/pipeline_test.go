@@ -273,3 +273,18 @@ func TestApart(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Resume calls its function again whenever that ends its goroutine, and reports the end once.
+func TestResume(t *testing.T) {
+	boom, calls := errors.New("boom"), []bool{}
+	ended := make(chan error, 2)
+	Resume(func(again bool) error {
+		if calls = append(calls, again); len(calls) < 3 {
+			runtime.Goexit()
+		}
+		return boom
+	}, func(err error) { ended <- err })
+	if err := <-ended; err != boom || !slices.Equal(calls, []bool{false, true, true}) || len(ended) > 0 {
+		t.Errorf("%v after %v", err, calls)
+	}
+}

@@ -3,10 +3,12 @@ package fifo
 import (
 	"context"
 	"sync"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
-// Drain applies the items of a buffer, batch by batch, in order. Two goroutines apply: that of Run, and that of a
-// producer in Flush, which saves waking the other one when there are few items, or in Settle.
+// Drain applies the items of a buffer, batch by batch, in order. Two goroutines apply: one that Run starts when there
+// are items, and that of a producer in Flush, which saves waking Run when there are few items, or in Settle.
 //
 //	producer -> Queue -- Flush: few items, nobody applies, room --> Apply
 //	                       |
@@ -28,14 +30,14 @@ type Drain[T any] struct {
 	batch    []T  // scratch memory
 }
 
-// Run applies batches until ctx ends, and then returns its cause. It returns the error of Apply, and [ErrClosed] if the
-// buffer is closed and empty.
+// Run applies batches until ctx ends, and then returns its cause. It returns the error of Apply, [ErrClosed] if the
+// buffer is closed and empty, and [run.ErrGoroutineEnded] if Apply ends its goroutine, which is not that of the caller.
 func (d *Drain[T]) Run(ctx context.Context) error {
 	for {
 		if err := d.Buffer.wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
-		if err := d.Next(ctx); err != nil {
+		if err := run.Apart(func() error { return d.Next(ctx) }); err != nil {
 			return err
 		}
 	}

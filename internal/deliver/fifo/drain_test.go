@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // drained is a drain of a buffer, and what it has applied.
@@ -188,4 +190,16 @@ func TestFlushReportsAnApplyThatExits(t *testing.T) {
 		d.queue(t, 2)
 		d.flush(t, "[[2]]")
 	})
+}
+
+// An Apply that ends its goroutine ends Run, whose caller's goroutine goes on.
+// Guarantees: C3
+func TestRunReturnsAfterAnApplyThatExits(t *testing.T) {
+	d := newDrained()
+	d.Apply = func([]item) error { runtime.Goexit(); return nil }
+	d.queue(t, 1)
+	d.Buffer.wake()
+	if err := d.Run(t.Context()); err != run.ErrGoroutineEnded {
+		t.Errorf("Run returned %v", err)
+	}
 }

@@ -46,11 +46,12 @@ type Config struct {
 	Stopped   <-chan struct{} // closed when the store changes no more
 }
 
-// Auditor audits one store. Its methods are safe for concurrent use; Run may be called once.
+// Auditor audits one store. Its methods are safe for concurrent use, except that Stop follows Start, each once.
 type Auditor struct {
 	config   Config
 	schedule schedule
-	resumed  chan struct{} // holds a token when a watch has resumed after a failure
+	resumed  chan struct{}  // holds a token when a watch has resumed after a failure
+	asking   sync.WaitGroup // watchIdentity
 
 	mu     sync.Mutex // protects the fields below
 	status status.Audit
@@ -58,12 +59,11 @@ type Auditor struct {
 
 // New returns an auditor without sources.
 func New(c Config) *Auditor {
-	return &Auditor{config: c, schedule: schedule{every: c.Every, due: make(chan struct{}, 1)},
-		resumed: make(chan struct{}, 1)}
+	return &Auditor{config: c, schedule: schedule{every: c.Every}, resumed: make(chan struct{}, 1)}
 }
 
 // Due makes an audit due. It begins at a random time within half a minute.
-func (a *Auditor) Due() { run.Signal(a.schedule.due) }
+func (a *Auditor) Due() { a.schedule.makeDue() }
 
 const (
 	// maxAway is the time without a watch after which an audit is due.
@@ -81,14 +81,12 @@ func (a *Auditor) Resumed(away time.Duration, unsure bool) {
 	run.Signal(a.resumed)
 }
 
-// Run audits whenever one is due, until ctx ends.
-func (a *Auditor) Run(ctx context.Context) {
-	var asking sync.WaitGroup
-	defer asking.Wait()
+// Start makes the auditor audit whenever an audit is due, until ctx ends.
+func (a *Auditor) Start(ctx context.Context) {
 	if a.config.Identity != nil {
-		asking.Go(func() { a.watchIdentity(ctx) })
+		a.asking.Go(func() { a.watchIdentity(ctx) })
 	}
-	a.schedule.run(ctx, func(ctx context.Context) outcome {
+	a.schedule.start(ctx, func(ctx context.Context) outcome {
 		ctx, cancel := context.WithTimeoutCause(ctx, maxAudit, fmt.Errorf("it took longer than %v", maxAudit))
 		defer cancel()
 		r, err := a.Audit(ctx)
@@ -100,6 +98,12 @@ func (a *Auditor) Run(ctx context.Context) {
 		}
 		return equal
 	})
+}
+
+// Stop waits for an audit under way. The context of Start must have ended. Without Start, it does nothing.
+func (a *Auditor) Stop() {
+	a.schedule.stop()
+	a.asking.Wait()
 }
 
 // watchIdentity makes an audit due if another server answers after a failure.

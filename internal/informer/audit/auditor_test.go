@@ -67,17 +67,16 @@ func (r *rig) publish(version string) {
 	close(published)
 }
 
-// bubble runs test beside Run.
+// bubble runs test between Start and Stop.
 func bubble(t *testing.T, every time.Duration, test func(r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(every)
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); r.Run(ctx) }()
+		r.Start(ctx)
 		synctest.Wait()
 		test(r)
 		cancel()
-		<-ended
+		r.Stop()
 		if next := r.Status().Next; !next.IsZero() {
 			t.Errorf("planned after the end: %v", next)
 		}

@@ -60,6 +60,7 @@ type Loop[T object.Object] struct {
 	stale    int             // the number of objects that could not be decoded, as of the last delta
 	received bool            // a resource version since the last flush
 	updated  context.Context // fetch.Source.Updated before the latest step; nil before the first
+	failed   error           // run.ErrGoroutineEnded during a step, and after one that has ended its goroutine
 	// Decoder.Outside when the last list of the whole shard began
 	outside int64
 

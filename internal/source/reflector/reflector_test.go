@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -553,4 +554,36 @@ func TestText(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
+}
+
+// exits is a sink whose Flush ends its goroutine.
+type exits struct{ Sink[*corev1.Pod] }
+
+func (exits) Flush() error { runtime.Goexit(); return nil }
+
+// A step whose goroutine ends fails, and the loop goes on. A goroutine that ends between steps, where a retry would not
+// wait, ends the loop.
+func TestGoroutineThatEndsBetweenSteps(t *testing.T) {
+	sink := func(c *Config[*corev1.Pod]) { c.Sink = exits{c.Sink} }
+	read(t, sink, func(r *reading) {
+		r.ends = run.ErrGoroutineEnded
+		r.want([]string{"list 0"}, []string{"=7 a"})
+	}, podList("7", pod("3", "a")))
+	exited := false
+	transform := func(c *Config[*corev1.Pod]) {
+		c.Decoder.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
+			if !exited {
+				exited = true
+				runtime.Goexit()
+			}
+			return pod, nil
+		}
+	}
+	read(t, transform, func(r *reading) {
+		time.Sleep(time.Minute)
+		if got := r.failed.get(); len(got) != 1 || !errors.Is(got[0], run.ErrGoroutineEnded) {
+			r.Errorf("failures %v", got)
+		}
+		r.want([]string{"list 0", "list 0", "watch 7"}, []string{"=7 a", "."})
+	}, podList("7", pod("3", "a")), podList("7", pod("3", "a")))
 }

@@ -14,13 +14,32 @@ import (
 
 // Run lists and watches until ctx ends, the sink fails or Config.PollEvery forbids to go on; see informer.Reflector.
 func (l *Loop[T]) Run(ctx context.Context) error {
-	defer l.enter(status.ReflectorIdle, nil)
-	defer l.Progress.List.Close()
+	ended := make(chan error, 1)
+	l.Start(ctx, func(err error) { ended <- err })
+	return <-ended
+}
+
+// Start is Run on a goroutine of its own, which it does not wait for. It calls done with the error of Run.
+func (l *Loop[T]) Start(ctx context.Context, done func(error)) {
 	l.update(func(s *status.Reflector) {
 		if s.NoWatchSince.IsZero() {
 			s.NoWatchSince = time.Now()
 		}
 	})
+	run.Resume(func(again bool) error {
+		if again && l.failed == nil { // the sink or the logger has ended the goroutine, not a step
+			return run.ErrGoroutineEnded
+		}
+		return l.follow(ctx)
+	}, func(err error) {
+		defer done(err)
+		l.Progress.List.Close()
+		l.enter(status.ReflectorIdle, nil)
+	})
+}
+
+// follow lists and watches one shard after the other.
+func (l *Loop[T]) follow(ctx context.Context) error {
 	for {
 		part, end := l.begin(ctx)
 		_, retryAt := l.retries.Failures(time.Now())
@@ -92,9 +111,14 @@ func (l *Loop[T]) Relist(why error) { l.Shard.End(fmt.Errorf("%w: %w", fetch.Err
 func (l *Loop[T]) repeat(ctx context.Context) error {
 	for {
 		moves := l.moves()
-		l.updated = l.Source.Updated()
-		err := run.Apart(func() error { return l.step(ctx) }) // step calls callbacks
-		if failed := l.flush(); failed != nil {               // flushes deltas from before a failure, too
+		err := l.failed
+		if err == nil {
+			l.updated = l.Source.Updated()
+			l.failed = run.ErrGoroutineEnded // unless step returns; it calls callbacks
+			err = l.step(ctx)
+		}
+		l.failed = nil
+		if failed := l.flush(); failed != nil { // flushes deltas from before a failure, too
 			err = failed
 		}
 		if ctx.Err() != nil {
