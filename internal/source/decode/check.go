@@ -28,16 +28,19 @@ type Checked struct {
 // not write it, and for all objects of a type that embeds no metav1.ObjectMeta, or that has other methods in place of
 // its methods.
 func (d *Decoder) Check(f Format, raw []byte) (found Checked, ok bool) {
-	d.found = Checked{format: f}
+	d.found, d.alone = Checked{format: f}, extent{}
 	switch {
 	case !d.typ.plain:
 		return found, false
 	case d.typ.elem == unstructuredType:
-		ok = f == JSON && d.checkMembers(d.Alone(f, raw, nil))
+		ok = f == JSON && d.checkMembers(d.without(f, raw))
 	case f == JSON:
 		ok = d.json.check(raw, d.typ.elem, &d.found)
 	default:
 		ok = d.wire.check(raw, d.typ.elem, &d.found)
+	}
+	if ok && d.typ.elem != unstructuredType {
+		d.noteAlone(f, raw)
 	}
 	found = d.found
 	d.found = Checked{} // releases raw
@@ -81,7 +84,7 @@ func (d *protobufDecoder) check(raw []byte, elem reflect.Type, found *Checked) b
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
 		return false
 	}
-	d.shared, d.reuse, d.left, d.found = nil, reuse{layout: noLayout}, d.limit, found
+	d.shared, d.reuse, d.left, d.found, d.managed = nil, reuse{layout: noLayout}, d.limit, found, span{}
 	ok := d.message(raw, nil, nil, t, 1)
 	d.found = nil
 	return ok && d.left >= 0

@@ -48,10 +48,23 @@ func (u *updates) check(raw []byte, obj any, err error) (taken bool) {
 	if !maps.Equal(labels, want.GetLabels()) {
 		u.Fatalf("%q: checked labels %q, decoded %q", raw, labels, want.GetLabels())
 	}
+	u.alone(memory)
 	if !bytes.Equal(raw, memory) {
 		u.Fatalf("%q: Check has made it %q", raw, memory)
 	}
 	return true
+}
+
+// alone fails the test if Alone returns something else for raw, which u.d has decoded or checked, than for an object that it does not
+// know.
+func (u *updates) alone(raw []byte) {
+	u.Helper()
+	want := bytes.Clone((&Decoder{typ: u.d.typ, keepManagedFields: u.d.keepManagedFields}).without(u.f, raw))
+	for range 2 {
+		if got := u.d.Alone(u.f, raw); !bytes.Equal(got, want) {
+			u.Fatalf("%q: stored as %q instead of %q", raw, got, want)
+		}
+	}
 }
 
 // gadget has what custom resources have.

@@ -169,6 +169,8 @@ type Decoder struct {
 	shared            weakSharer
 	hash              func([]byte) uint64 // hashes the bytes of a part; tests set a weak hash
 	found             Checked             // what Check has found so far
+	alone             extent              // of the object that was decoded or checked last
+	scratch           []byte              // memory for Alone
 	recent            recent
 	verifier          verifier
 	doubt             *doubt
@@ -269,8 +271,9 @@ func cleared(clear func()) {
 func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 	old := versionBefore(from.Before, reflect.TypeOf(target))
 	reuse := d.reuse(target, old, from.Made)
+	d.alone = extent{}
 	if u, ok := target.(*unstructured.Unstructured); ok {
-		if err := d.unstructured(u, d.Alone(f, raw, nil), (*unstructured.Unstructured)(old), reuse); err != nil {
+		if err := d.unstructured(u, d.without(f, raw), (*unstructured.Unstructured)(old), reuse); err != nil {
 			return err
 		}
 		if from.List != nil && u.GetKind() == "" { // lists of built-in types name the kind once
@@ -334,12 +337,15 @@ func (d *Decoder) typed(target any, f Format, raw []byte, old unsafe.Pointer, re
 	} else {
 		ok, err = d.wire.decode(raw, v, old, reuse, shared)
 	}
+	if ok {
+		d.noteAlone(f, raw)
+	}
 	if ok || err != nil {
 		return err
 	}
 	v.SetZero()
 	reuse.now.clear()
-	if err := d.byLibrary(target, f, d.Alone(f, raw, nil)); err != nil {
+	if err := d.byLibrary(target, f, d.without(f, raw)); err != nil {
 		return err
 	}
 	if old != nil {
@@ -370,19 +376,4 @@ func (d *Decoder) reuse(target any, old unsafe.Pointer, made bool) reuse {
 	}
 	d.recent.add(reflect.ValueOf(target).UnsafePointer())
 	return r
-}
-
-// Alone returns raw without the frame members that may follow the object, and without managedFields unless they are
-// kept. The result is part of raw, or in the memory of buf[:cap(buf)].
-func (d *Decoder) Alone(f Format, raw, buf []byte) []byte {
-	if f == JSON {
-		behind := cursor{b: raw, i: endJSON(raw)}
-		if end := behind.i; end > 0 && behind.moreMembers() {
-			raw = raw[:end]
-		}
-	}
-	if !d.keepManagedFields {
-		raw = f.cut(raw, buf)
-	}
-	return raw
 }

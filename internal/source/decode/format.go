@@ -111,14 +111,6 @@ func (f Format) Glance(raw []byte) Identity {
 	return peekProtobuf(raw, true)
 }
 
-// cut returns an encoded object without managedFields: raw, if it has none, or a copy in the memory of buf[:cap(buf)].
-func (f Format) cut(raw, buf []byte) []byte {
-	if f == JSON {
-		return cutJSON(raw, buf)
-	}
-	return cutProtobuf(raw, buf)
-}
-
 // protobufMagic begins every protobuf body and every object in a watch frame. A runtime.Unknown follows it.
 // See the API concepts documentation, "Kubernetes Protobuf encoding".
 const protobufMagic = "k8s\x00"

@@ -138,3 +138,6 @@ func identicalJSON(a, b any) bool {
 	}
 	return a == b
 }
+
+// withoutManaged returns an encoded object without managedFields, and without what follows it.
+func withoutManaged(f Format, raw []byte) []byte { return new(Decoder).without(f, raw) }

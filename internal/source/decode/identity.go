@@ -110,39 +110,36 @@ func (id *Identity) take(f proto.Field) {
 	}
 }
 
-// cutJSON returns an encoded object without metadata.managedFields.
-func cutJSON(raw, buf []byte) []byte {
-	from, to := 0, 0
+// managedJSON returns what to cut from an encoded object to remove metadata.managedFields. The result is zero if there
+// is nothing to remove.
+func managedJSON(raw []byte) (cut span) {
 	jsonMetadata(raw, true, func(name, _ []byte, begin, end int) bool {
 		if string(name) == "managedFields" {
-			from, to = memberSpan(raw, begin, end)
+			cut = memberSpan(raw, span{begin, end})
 		}
-		return to == 0
+		return cut == span{}
 	})
-	if to == 0 {
-		return raw
-	}
-	return append(append(buf[:0], raw[:from]...), raw[to:]...)
+	return cut
 }
 
-// memberSpan returns the range to cut to remove the member raw[from:to] and one of the commas around it. The rest is
-// valid JSON only if raw is. memberSpan returns 0, 0 if the member cannot be removed.
-func memberSpan(raw []byte, from, to int) (int, int) {
-	before := from
+// memberSpan returns what to cut to remove member, a part of raw, and one of the commas around it. The rest is valid
+// JSON only if raw is. The result is zero if the member cannot be removed.
+func memberSpan(raw []byte, member span) span {
+	before := member.from
 	for before > 0 && isSpace(raw[before-1]) {
 		before--
 	}
 	if before > 0 && raw[before-1] == ',' {
-		return before - 1, to
+		return span{before - 1, member.to}
 	}
-	c, behind := cursor{b: raw, i: to}, byte('}')
+	c, behind := cursor{b: raw, i: member.to}, byte('}')
 	if c.take(',') {
 		behind = '"'
 	}
 	if c.space() != behind {
-		return 0, 0
+		return span{}
 	}
-	return from, c.i
+	return span{member.from, c.i}
 }
 
 // metadataOf returns the metadata field of an encoded object, or the zero Field if there is none.

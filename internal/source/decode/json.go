@@ -32,6 +32,8 @@ type jsonDecoder struct {
 	pairs  []string
 	// inMetadata is true while the object's own metadata is decoded.
 	inMetadata bool
+	managed    span     // the member managedFields of the object's own metadata, if it is dropped
+	end        int      // of the object, without white space behind it
 	found      *Checked // what check finds; nil for decode
 	unused     []byte   // memory for bytes that nobody wants
 	accepted   accepted
@@ -67,8 +69,10 @@ func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, re
 
 // whole decodes raw into the t at p.
 func (d *jsonDecoder) whole(raw []byte, p, old unsafe.Pointer, t *plan, reuse reuse, shared *sharer) bool {
-	d.b, d.i, d.shared, d.reuse, d.left = raw, 0, shared, reuse, d.limit
-	ok := d.value(p, old, t, 0) && d.space() == 0 && d.i == len(raw)
+	d.b, d.i, d.shared, d.reuse, d.left, d.managed = raw, 0, shared, reuse, d.limit, span{}
+	ok := d.value(p, old, t, 0)
+	d.end = d.i
+	ok = ok && d.space() == 0 && d.i == len(raw)
 	d.b, d.shared, d.reuse, d.found = nil, nil, d.reuse.ended(), nil
 	return ok
 }
@@ -257,6 +261,7 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 			break
 		}
 		key, plain := d.text()
+		quote := d.i - len(key) - len(`""`)
 		if !plain || !d.take(':') {
 			return false
 		}
@@ -279,6 +284,7 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 			if !d.managedFields() && d.cursor.value(depth) == nil {
 				return false
 			}
+			d.managed = span{quote, d.i}
 			continue
 		}
 		if depth == 1 {

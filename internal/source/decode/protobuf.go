@@ -27,6 +27,7 @@ type protobufDecoder struct {
 	left   budget // of the object's memory
 	// inMetadata is true while the object's own metadata is decoded.
 	inMetadata bool
+	managed    span     // the fields managedFields in the object's own metadata, if they are dropped
 	found      *Checked // what check finds; nil for decode
 	accepted   accepted
 }
@@ -43,7 +44,7 @@ func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
 		return false, nil
 	}
-	d.shared, d.reuse, d.left = shared, reuse, d.limit
+	d.shared, d.reuse, d.left, d.managed = shared, reuse, d.limit, span{}
 	defer func() { d.shared, d.reuse = nil, d.reuse.ended() }()
 	ok = d.message(raw, v.Addr().UnsafePointer(), old, t, 1)
 	if d.left < 0 {
@@ -178,6 +179,7 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 				n++
 			}
 			if depth == 2 && d.inMetadata && number == metaManaged && !d.keepManagedFields {
+				d.managed = span{from, i}
 				continue
 			}
 			body = msg[from:i]

@@ -57,6 +57,9 @@ func (u *updates) decode(raw []byte, before any) any {
 		if got, err = u.d.Decode(u.f, raw, Origin{Before: before, Made: made && before != nil}); (err == nil) != (wantErr == nil) {
 			u.Fatalf("%q: with the version before: %v; without: %v", raw, err, wantErr)
 		}
+		if err == nil {
+			u.alone(raw)
+		}
 		if err == nil && !identicalValues(got, want) {
 			u.Fatalf("%q (made: %t): the version before changes the result (-without +with):\n%s", raw, made, cmp.Diff(want, got))
 		}
@@ -103,7 +106,7 @@ func (u *updates) limits(raw []byte, before any) {
 				u.Fatalf("%q with a limit of %d of %d bytes: %v with %+v, %v alone", raw, limit, spent, err, from, wantErr)
 			}
 		}
-		if _, err := u.d.Decode(u.f, u.d.Alone(u.f, raw, nil), Origin{}); wantErr == nil && err != nil {
+		if _, err := u.d.Decode(u.f, withoutManaged(u.f, raw), Origin{}); wantErr == nil && err != nil {
 			u.Fatalf("%q with a limit of %d of %d bytes: rejected when it is decoded again: %v", raw, limit, spent, err)
 		}
 	}

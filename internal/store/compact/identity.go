@@ -38,7 +38,7 @@ func identifyChecked(found *decode.Checked, old *Object) *Object {
 	} else {
 		p.namespace, p.name = unique.Make(string(found.Namespace)).Value(), string(found.Name)
 	}
-	buf := rawBuffer(0)
+	buf := rawBuffers.Get().(*[]byte)
 	defer putRawBuffer(buf)
 	text := (*buf)[:0]
 	for key, value := range found.Labels {

@@ -56,9 +56,7 @@ func (k *Packer) Unread(d *decode.Decoder, f decode.Format, raw []byte, list *de
 	if !ok {
 		return nil
 	}
-	buf := rawBuffer(len(raw))
-	defer putRawBuffer(buf)
-	return k.packChecked(&found, f, d.Alone(f, raw, *buf), list, old)
+	return k.packChecked(&found, f, d.Alone(f, raw), list, old)
 }
 
 // Pack returns obj, which d has decoded from raw, in packed form. old is the previous version, or nil.
@@ -69,9 +67,7 @@ func (k *Packer) Pack(d *decode.Decoder, f decode.Format, raw []byte, list *deco
 	if k.Transform != nil {
 		return k.Hold(obj)
 	}
-	buf := rawBuffer(len(raw))
-	defer putRawBuffer(buf)
-	p := k.PackBytes(obj, f, d.Alone(f, raw, *buf), list, old)
+	p := k.PackBytes(obj, f, d.Alone(f, raw), list, old)
 	p.setDecoded(nil, obj)
 	return p
 }
@@ -198,15 +194,6 @@ const maxBuffer = 128 << 10
 
 // rawBuffers is a pool of memory for encoded objects.
 var rawBuffers = sync.Pool{New: func() any { return new([]byte) }}
-
-// rawBuffer returns memory of the pool for n bytes.
-func rawBuffer(n int) *[]byte {
-	buf := rawBuffers.Get().(*[]byte)
-	if cap(*buf) < n {
-		*buf = make([]byte, 0, n)
-	}
-	return buf
-}
 
 func putRawBuffer(buf *[]byte) {
 	if cap(*buf) <= maxBuffer {

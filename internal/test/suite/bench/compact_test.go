@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,37 +148,46 @@ func compactHeap[T informer.Object](b *testing.B, object func(random *rand.Rand,
 	}
 }
 
+// updates is the number of events in BenchmarkCompactUpdates, so that each pod changes several times.
+const updates = 4 * decodedObjects
+
 // BenchmarkCompactUpdates follows updates with an informer that has every pod, from the HTTP client to a handler. The handler reads
-// both versions, or only the new one (SubscriptionConfig.NewOnly), or there is none.
+// both versions, or only the new one (SubscriptionConfig.NewOnly), or there is none. cpu-ns/event is the processor time of the
+// whole process, which has the server, too.
 func BenchmarkCompactUpdates(b *testing.B) {
 	pods := fleet.New(fleet.Config{Pods: decodedObjects})
 	var last string
-	for change := range first(pods.Updates(1)) {
+	for change := range first(updates, pods.Updates(1)) {
 		last = change.Object.ResourceVersion
 	}
 	formats(b, func(b *testing.B, media string) {
 		server := canned.ListOf(b, media, pods.All())
-		server.Frames = watchFrames(b, media, pods.Updates(1))
+		server.Frames = watchFrames(b, media, updates, pods.Updates(1))
 		for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutCompact} {
 			for _, handler := range []string{"none", "new", "both"} {
 				b.Run(fmt.Sprintf("layout=%s/handler=%s", layout, handler), func(b *testing.B) {
-					events := 0
+					var before, after runtime.MemStats
+					var cpu time.Duration
+					var bytes uint64
+					runs := 0
 					for b.Loop() {
 						b.StopTimer()
 						server.Hold = make(chan struct{})
 						inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{Layout: layout})
-						left, handled := decodedObjects, make(chan struct{})
+						left, handled := updates, make(chan struct{})
 						if handler != "none" {
 							sub := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, new *corev1.Pod) {
 								if left--; left == 0 {
 									close(handled)
 								}
-							}}, informer.SubscriptionConfig[*corev1.Pod]{NewOnly: handler == "new", Delivery: informer.DeliverEvery(2 * decodedObjects)})
+							}}, informer.SubscriptionConfig[*corev1.Pod]{NewOnly: handler == "new", Delivery: informer.DeliverEvery(2 * updates)})
 							if err := sub.WaitSynced(b.Context()); err != nil {
 								b.Fatal(err)
 							}
 						}
 						runtime.GC() // of the list
+						runtime.ReadMemStats(&before)
+						began := testkit.ProcessorTime()
 						b.StartTimer()
 						close(server.Hold)
 						if err := inf.WaitForResourceVersion(b.Context(), last); err != nil {
@@ -187,11 +197,17 @@ func BenchmarkCompactUpdates(b *testing.B) {
 							<-handled
 						}
 						b.StopTimer()
+						cpu += testkit.ProcessorTime() - began
+						runtime.ReadMemStats(&after)
+						bytes += after.TotalAlloc - before.TotalAlloc
 						stop()
-						events += decodedObjects
+						runs++
 						b.StartTimer()
 					}
-					b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(events), "ns/event")
+					events := float64(runs * updates)
+					b.ReportMetric(b.Elapsed().Seconds()*1e9/events, "ns/event")
+					b.ReportMetric(float64(cpu.Nanoseconds())/events, "cpu-ns/event")
+					b.ReportMetric(float64(bytes)/events, "alloc-B/event")
 					b.ReportMetric(0, "ns/op") // has no meaning here
 				})
 			}

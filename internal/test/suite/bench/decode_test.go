@@ -90,7 +90,7 @@ func BenchmarkDecodeWatch(b *testing.B) {
 	pods := fleet.New(fleet.Config{Pods: decodedObjects})
 	formats(b, func(b *testing.B, media string) {
 		server := canned.ListOf(b, media, func(func(*corev1.Pod) bool) {})
-		server.Frames = watchFrames(b, media, pods.Changes(1))
+		server.Frames = watchFrames(b, media, decodedObjects, pods.Changes(1))
 		report := func(b *testing.B, follow func() int) {
 			b.SetBytes(int64(len(server.Frames)))
 			events, seconds, bytes := testkit.Counted(b, decodedObjects, func() {
@@ -150,7 +150,7 @@ func BenchmarkDecodeWatch(b *testing.B) {
 func BenchmarkTransform(b *testing.B) {
 	pods := fleet.New(fleet.Config{Pods: decodedObjects})
 	var last string
-	for change := range first(pods.Updates(1)) {
+	for change := range first(decodedObjects, pods.Updates(1)) {
 		last = change.Object.ResourceVersion
 	}
 	dropAnnotation := func(pod *corev1.Pod) (*corev1.Pod, error) {
@@ -159,7 +159,7 @@ func BenchmarkTransform(b *testing.B) {
 	}
 	formats(b, func(b *testing.B, media string) {
 		server := canned.ListOf(b, media, pods.All())
-		server.Frames = watchFrames(b, media, pods.Updates(1))
+		server.Frames = watchFrames(b, media, decodedObjects, pods.Updates(1))
 		for _, layout := range []informer.Layout{informer.LayoutShared, informer.LayoutSeparate} {
 			for _, transform := range []bool{false, true} {
 				b.Run(fmt.Sprintf("layout=%s/transform=%t", layout, transform), func(b *testing.B) {
@@ -199,27 +199,27 @@ func BenchmarkTransform(b *testing.B) {
 	})
 }
 
-// first yields the first changes of stream: as many as a watch has.
-func first(stream iter.Seq[fleet.Change]) iter.Seq[fleet.Change] {
+// first yields the first count changes of stream.
+func first(count int, stream iter.Seq[fleet.Change]) iter.Seq[fleet.Change] {
 	return func(yield func(fleet.Change) bool) {
 		n := 0
 		for change := range stream {
-			if n++; !yield(change) || n == decodedObjects {
+			if n++; !yield(change) || n == count {
 				return
 			}
 		}
 	}
 }
 
-// watchFrames encodes the first changes as the frames of a watch.
-func watchFrames(b *testing.B, media string, changes iter.Seq[fleet.Change]) []byte {
+// watchFrames encodes the first count changes as the frames of a watch.
+func watchFrames(b *testing.B, media string, count int, changes iter.Seq[fleet.Change]) []byte {
 	b.Helper()
 	encode := fleet.AppendWatchEventJSON
 	if media == decode.MediaProtobuf {
 		encode = fleet.AppendWatchEventProtobuf
 	}
 	var frames []byte
-	for change := range first(changes) {
+	for change := range first(count, changes) {
 		var err error
 		if frames, err = encode(frames, change.Type, change.Object); err != nil {
 			b.Fatal(fmt.Errorf("encode %s: %w", informer.KeyOf(change.Object), err))
