@@ -58,9 +58,18 @@ func newCompact[T Object](client *Client, resource Resource, config Config[T]) (
 	return compact[T]{e}, (*Store[T])(core.Opened[T](e.Store(), &packer.Failures))
 }
 
+// undecoding is a handler that reads only the identity of objects.
+type undecoding interface {
+	// ofPacked returns the handler for objects that are not decoded.
+	ofPacked() deliver.Handler[*packed]
+}
+
 // Subscribe implements engine.
 func (c compact[T]) Subscribe(h deliver.Handler[T], filter func(T) bool, config deliver.Config,
 	invalid error) deliver.Subscriber {
+	if h, ok := h.(undecoding); ok && filter == nil {
+		return c.Informer.Subscribe(h.ofPacked(), nil, config, invalid)
+	}
 	var opened func(*packed) bool
 	if filter != nil {
 		opened = func(p *packed) bool {

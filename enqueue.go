@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/object"
 )
 
@@ -35,7 +36,12 @@ func (s Source[K]) WithResync(resync time.Duration) Source[K] {
 //
 // Objects of the initial list and of a resync have [LowPriority], so changes do not wait behind the whole collection.
 // All other events have [NormalPriority].
+//
+// Without predicates, EnqueueObject reads only the key: with LayoutCompact, it decodes no object.
 func EnqueueObject[T Object](i *Informer[T], predicates ...Predicate[T]) Source[Key] {
+	if len(predicates) == 0 {
+		return EnqueueBy(i, func(queue *Queue[Key]) Handler[T] { return keyEnqueuer[T]{queue} }, enqueueConfig[T]())
+	}
 	return Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, predicates...)
 }
 
@@ -53,7 +59,11 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, predicates ...Predicate[
 // the informer has synced. Use this for objects that Reconcile reads and whose events do not matter.
 func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, predicates ...Predicate[T]) Source[K] {
 	return EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(predicates...)} },
-		SubscriptionConfig[T]{Delivery: DeliverEveryBlocking(0)})
+		enqueueConfig[T]())
+}
+
+func enqueueConfig[T Object]() SubscriptionConfig[T] {
+	return SubscriptionConfig[T]{Delivery: DeliverEveryBlocking(0)}
 }
 
 // EnqueueBy returns a source with a custom handler, which chooses the keys and options to add to queue for each event.
@@ -129,6 +139,24 @@ func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
 	}
 	q.queue.AddWith(o, q.keys(e.Object)...)
 }
+
+// keyEnqueuer adds the key of each object to queue.
+type keyEnqueuer[T Object] struct{ queue *Queue[Key] }
+
+func (q keyEnqueuer[T]) OnAdd(obj T, initial bool) { q.add(obj, initial) }
+func (q keyEnqueuer[T]) OnUpdate(old, new T)       { q.add(new, object.Same(old, new)) }
+func (q keyEnqueuer[T]) OnDelete(last T, _ bool)   { q.add(last, false) }
+
+func (q keyEnqueuer[T]) add(obj T, canWait bool) {
+	var o AddOptions
+	if canWait {
+		o.Priority = LowPriority
+	}
+	q.queue.AddWith(o, KeyOf(obj))
+}
+
+// ofPacked implements undecoding.
+func (q keyEnqueuer[T]) ofPacked() deliver.Handler[*packed] { return keyEnqueuer[*packed](q) }
 
 // Owned is an [Object] that has owner references. Every type that embeds metav1.ObjectMeta is one.
 type Owned interface {

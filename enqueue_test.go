@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/source/decode"
 )
 
 type partial = metav1.PartialObjectMetadata
@@ -78,7 +82,13 @@ func ownKey(m *partial) []Key { return []Key{KeyOf(m)} }
 // Guarantees: Q3
 func TestEnqueueObject(t *testing.T) {
 	q := NewQueue(QueueConfig[Key]{})
-	h := enqueues(q, ownKey)
+	for _, h := range []Handler[*partial]{keyEnqueuer[*partial]{q}, enqueues(q, ownKey)} {
+		testEnqueueObject(t, q, h)
+	}
+}
+
+func testEnqueueObject(t *testing.T, q *Queue[Key], h Handler[*partial]) {
+	t.Helper()
 	a, changed := metaOf("a"), metaOf("a")
 	key := []Key{{Namespace: "ns", Name: "a"}}
 	for _, c := range []struct {
@@ -388,4 +398,65 @@ func TestZeroSourceIsAnError(t *testing.T) {
 			})
 		}
 	}
+}
+
+// With LayoutCompact, the keys of objects are added although none can be decoded. A predicate needs the objects.
+// Guarantees: D3
+func TestEnqueueObjectDecodesNothing(t *testing.T) {
+	always := func(Event[*thing]) bool { return true }
+	for name, predicates := range map[string][]Predicate[*thing]{"no predicate": nil, "predicate": {always}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { enqueueUndecodable(t, predicates...) })
+		})
+	}
+}
+
+// enqueueUndecodable puts objects that cannot be decoded into an informer, and checks what EnqueueObject adds.
+func enqueueUndecodable(t *testing.T, predicates ...Predicate[*thing]) {
+	client, err := NewClient(&rest.Config{Host: "nowhere", Transport: silence{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inf := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}},
+		Config[*thing]{Logger: slog.New(slog.DiscardHandler), Layout: LayoutCompact})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- inf.Run(ctx) }()
+	queue := NewQueue(QueueConfig[Key]{})
+	EnqueueObject(inf, predicates...).subscribe(queue, 0)
+
+	packer, err := newPacker(reflect.TypeFor[*thing](), false, Resource{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*packed
+	undecodable := func(name, rv string) *packed {
+		p := packer.PackBytes(&thing{name: name, uid: name, rv: rv}, decode.JSON, []byte("{"), nil, nil)
+		all = append(all, p)
+		return p
+	}
+	put := func(d Delta[*packed], want map[Priority][]Key) {
+		t.Helper()
+		if err := mirrorOf(packedFollowerOf(inf)).Buffer.Put(ctx, read(d)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if predicates != nil {
+			want = nil // no event arrives
+		}
+		wantTaken(t, queue, d.ResourceVersion, want)
+	}
+	a, b, c := Key{Name: "a"}, Key{Name: "b"}, Key{Name: "c"}
+	put(Delta[*packed]{Type: Replaced, ResourceVersion: "1", Items: []*packed{undecodable("a", "1"), undecodable("b", "1")}},
+		map[Priority][]Key{LowPriority: {a, b}})
+	put(Delta[*packed]{Type: Upserted, ResourceVersion: "2", Object: undecodable("a", "2")}, map[Priority][]Key{NormalPriority: {a}})
+	put(Delta[*packed]{Type: Upserted, ResourceVersion: "3", Object: undecodable("c", "3")}, map[Priority][]Key{NormalPriority: {c}})
+	put(Delta[*packed]{Type: Removed, ResourceVersion: "4", Key: b}, map[Priority][]Key{NormalPriority: {b}})
+	for _, p := range all {
+		if failed := p.Failed() != nil; failed != (predicates != nil) {
+			t.Errorf("%s %s: decoding has failed: %t", p.GetName(), p.GetResourceVersion(), failed)
+		}
+	}
+	cancel()
+	<-ended
 }

@@ -29,7 +29,7 @@ const (
 	// read takes microseconds. While a caller holds the object that [Store.Get] returned, other readers get the same one.
 	// Iterators decode one object after the other, so reading the whole collection takes little memory. Keys, label
 	// selectors of a [Lister] and lookups in an [Index] decode only the objects that they return. A handler receives
-	// decoded objects; see SubscriptionConfig.NewOnly.
+	// decoded objects; see SubscriptionConfig.NewOnly. [EnqueueObject] without predicates decodes none.
 	//
 	// The informer still calls an index function once for each version. With Transform, the informer encodes the result
 	// of Transform and holds that, so fields that Transform drops take no memory. If the encoding loses a field, the

@@ -166,7 +166,7 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 		if depth == 1 {
 			d.inMetadata = number == objectMetadata
 		}
-		n := 1
+		n, part := 1, -1
 		if known.plan.wire >= wireSlice {
 			for i < len(msg) { // the other elements of the field
 				next, offset := proto.Uvarint(msg, i)
@@ -187,7 +187,6 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 		if p == nil && depth == 2 && d.inMetadata {
 			d.found.note(number, body)
 		}
-		part := -1
 		if depth == 1 {
 			part = d.reuse.part(known.offset)
 		}

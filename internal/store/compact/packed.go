@@ -2,7 +2,6 @@ package compact
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"sync/atomic"
 
@@ -19,8 +18,15 @@ type Object struct {
 	body            atomic.Pointer[body] // repack replaces it by an equal one, and fail by one that cannot be decoded
 	namespace, name string
 	labels          Labels
-	uid, version    uint32                      // their lengths in body.data
-	decoded         atomic.Pointer[decode.Weak] // nil if the object has not been decoded since it was packed
+	uid, version    uint32                  // their lengths in body.data
+	decoded         atomic.Pointer[decoded] // nil if the object has not been decoded since it was packed
+}
+
+// decoded is an Object in decoded form, as long as somebody holds that.
+type decoded struct {
+	object decode.Weak
+	// unread is how many versions, up to this one, were decoded when they arrived, and that nobody has read since.
+	unread atomic.Uint32
 }
 
 // body is an object in encoded and compressed form. It never changes.
@@ -67,21 +73,38 @@ func (p *Object) HeapSize() int {
 func (p *Object) Alive() any {
 	form := p.body.Load().form
 	if known := p.decoded.Load(); known != nil {
-		return known.Object(form.packer.pool.Decodes())
+		return known.object.Object(form.packer.pool.Decodes())
 	}
 	return form.held
 }
 
-// wasRead reports whether p is decoded, or was decoded since it was packed. It makes an exception of one object in
-// sixteen that nobody holds: otherwise a collection that is not read any more would be decoded for ever.
+// maxUnread is how many versions of an object that nobody reads are decoded when they arrive. A reader may be one
+// version late.
+const maxUnread = 2
+
+// wasRead reports whether p is decoded, or somebody has read it or the version before. Otherwise, a collection that was
+// read once would be decoded for ever.
 func (p *Object) wasRead() bool {
-	return p.Alive() != nil || p.decoded.Load() != nil && rand.Uint32()%16 > 0
+	known := p.decoded.Load()
+	return known != nil && known.unread.Load() < maxUnread || p.Alive() != nil
 }
 
 // setDecoded notes that obj is p decoded, unless that is no longer the last known one.
-func (p *Object) setDecoded(known *decode.Weak, obj any) bool {
-	weak := decode.WeakOf(obj)
-	return p.decoded.CompareAndSwap(known, &weak)
+func (p *Object) setDecoded(known *decoded, obj any) bool {
+	return p.decoded.CompareAndSwap(known, &decoded{object: decode.WeakOf(obj)})
+}
+
+// arrived notes that p was decoded to obj when it arrived, and that nobody has read it. old is the previous version, or
+// nil.
+func (p *Object) arrived(obj any, old *Object) {
+	now := &decoded{object: decode.WeakOf(obj)}
+	now.unread.Store(1)
+	if old != nil {
+		if was := old.decoded.Load(); was != nil {
+			now.unread.Add(was.unread.Load())
+		}
+	}
+	p.decoded.Store(now)
 }
 
 // Decoded returns p decoded, or nil if that fails. While a caller holds the result, all callers get the same object. It
@@ -90,6 +113,9 @@ func (p *Object) Decoded(other any) any {
 	for {
 		known := p.decoded.Load() // before Alive, so that setDecoded replaces what Alive found dead
 		if obj := p.Alive(); obj != nil {
+			if known != nil && known.unread.Load() > 0 {
+				known.unread.Store(0)
+			}
 			return obj
 		}
 		if obj := p.Fresh(other); obj == nil || p.setDecoded(known, obj) {

@@ -46,8 +46,8 @@ func (k *Packer) Alive(old *Object) any {
 
 // Unread returns the object that d would decode from raw in packed form, without decoding it. It returns nil if the
 // object must be decoded: if d cannot check it, if there is a Transform, or if somebody has read old, the previous
-// version, which may be nil. A handler or an index that has read old reads the next version too, and for that, Pack
-// has it decoded already.
+// version, which may be nil, or the one before that. A handler or an index that has read old reads the next version
+// too, and for that, Pack has it decoded already.
 func (k *Packer) Unread(d *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, old *Object) *Object {
 	if k.Transform != nil || old != nil && old.wasRead() {
 		return nil
@@ -68,7 +68,7 @@ func (k *Packer) Pack(d *decode.Decoder, f decode.Format, raw []byte, list *deco
 		return k.Hold(obj)
 	}
 	p := k.PackBytes(obj, f, d.Alone(f, raw), list, old)
-	p.setDecoded(nil, obj)
+	p.arrived(obj, old)
 	return p
 }
 

@@ -126,19 +126,44 @@ func TestUnreadUntilItIsRead(t *testing.T) {
 	}
 	runtime.KeepAlive(held)
 	held = nil
-	for range 100 {
-		if runtime.GC(); first.Alive() == nil {
-			break
-		}
+	forget := func(p *Object) { // as if the garbage collector had freed the decoded object
+		gone := &decoded{}
+		gone.unread.Store(p.decoded.Load().unread.Load())
+		p.decoded.Store(gone)
 	}
-	decodes := 0
-	for range 1000 {
-		if k.Unread(d, decode.JSON, raw, nil, first) == nil {
-			decodes++
+	forget(first)
+	last := first
+	next := func() *Object {
+		obj, err := d.Decode(decode.JSON, raw, decode.Origin{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		last = k.Pack(d, decode.JSON, raw, nil, obj, last)
+		return last
 	}
-	if decodes < 800 || decodes == 1000 {
-		t.Errorf("%d of 1000 versions after one that was read are decoded", decodes)
+	for range 100 { // the reader is one version late
+		if k.Unread(d, decode.JSON, raw, nil, last) != nil {
+			t.Fatal("the version after one that was read is not decoded")
+		}
+		late := last
+		forget(next())
+		late.Decoded(nil)
+		last.Decoded(nil)
+		forget(last)
+	}
+	for range maxUnread {
+		if k.Unread(d, decode.JSON, raw, nil, last) != nil {
+			t.Fatal("a version is not decoded although the last one or the one before was read")
+		}
+		forget(next())
+	}
+	if k.Unread(d, decode.JSON, raw, nil, last) == nil {
+		t.Errorf("a version is decoded after %d that nobody read", maxUnread)
+	}
+	last.Decoded(nil)
+	forget(last)
+	if k.Unread(d, decode.JSON, raw, nil, last) != nil {
+		t.Error("a version is not decoded although the last one was read")
 	}
 	k.Transform = func(obj any) (any, error) { return obj, nil }
 	if k.Unread(d, decode.JSON, raw, nil, nil) != nil {
