@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
 // Frame returns one event of a watch, with an encoded object, as an API server sends it.
@@ -55,11 +55,18 @@ func (w World) AnswerWatch(media string, pause time.Duration, frames func() [][]
 	return sync.OnceFunc(func() { close(done) })
 }
 
+// codecs has the core group only: the scheme of client-go would link all of k8s.io/api to each suite.
+var codecs = sync.OnceValue(func() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	_ = corev1.AddToScheme(scheme) // it fails for types that have no name
+	return serializer.NewCodecFactory(scheme)
+})
+
 // Encoded returns an object of the core group as an API server sends it alone.
 func (w World) Encoded(media string, obj runtime.Object) []byte {
 	w.Helper()
-	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
-	raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), obj)
+	info, _ := runtime.SerializerInfoForMediaType(codecs().SupportedMediaTypes(), media)
+	raw, err := runtime.Encode(codecs().EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), obj)
 	if err != nil {
 		w.Fatal(err)
 	}
