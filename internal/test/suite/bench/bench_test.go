@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +79,9 @@ func runOwn[T informer.Object](
 	inf = informer.New(clientOf(b, server), resource, config)
 	var running sync.WaitGroup
 	running.Go(func() { _ = inf.Run(ctx) })
-	if err := inf.WaitSynced(ctx); err != nil {
+	wait, end := context.WithTimeout(ctx, time.Minute) // the error says why the first list fails
+	defer end()
+	if err := inf.WaitSynced(wait); err != nil {
 		b.Fatal(err)
 	}
 	return inf, func() {

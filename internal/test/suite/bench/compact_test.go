@@ -96,13 +96,15 @@ const kindObjects = 5000
 
 // BenchmarkCompactHeap measures all memory that a synced informer holds, per object, for kinds other than pods.
 func BenchmarkCompactHeap(b *testing.B) {
-	b.Run("kind=Secret", func(b *testing.B) { compactHeap[*corev1.Secret](b, benchSecret) })
-	b.Run("kind=ConfigMap", func(b *testing.B) { compactHeap[*corev1.ConfigMap](b, benchConfigMap) })
-	b.Run("kind=Widget", func(b *testing.B) { compactHeap[*unstructured.Unstructured](b, benchWidget) })
+	b.Run("kind=Secret", func(b *testing.B) { compactHeap[*corev1.Secret](b, "v1", "Secret", benchSecret) })
+	b.Run("kind=ConfigMap", func(b *testing.B) { compactHeap[*corev1.ConfigMap](b, "v1", "ConfigMap", benchConfigMap) })
+	b.Run("kind=Widget", func(b *testing.B) {
+		compactHeap[*unstructured.Unstructured](b, "example.com/v1", "Widget", benchWidget)
+	})
 }
 
 // compactHeap measures kindObjects objects that object makes, with each layout.
-func compactHeap[T informer.Object](b *testing.B, object func(random *rand.Rand, meta metav1.ObjectMeta) any) {
+func compactHeap[T informer.Object](b *testing.B, version, kind string, object func(random *rand.Rand, meta metav1.ObjectMeta) any) {
 	list := func(n int) *canned.Server {
 		random := rand.New(rand.NewPCG(1, 1))
 		var items []any
@@ -117,7 +119,7 @@ func compactHeap[T informer.Object](b *testing.B, object func(random *rand.Rand,
 			}
 			items = append(items, object(random, meta))
 		}
-		raw, err := json.Marshal(map[string]any{"kind": "WidgetList", "apiVersion": "example.com/v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": items})
+		raw, err := json.Marshal(map[string]any{"kind": kind + "List", "apiVersion": version, "metadata": map[string]any{"resourceVersion": "1"}, "items": items})
 		if err != nil {
 			b.Fatal(err)
 		}
