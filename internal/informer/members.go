@@ -20,6 +20,7 @@ import (
 type member[T object.Object] struct {
 	*Mirror[T]
 	Part
+	since  string                  // the version that others had reached before the first list; "" after it; the lock of the hub protects it
 	leaves bool                    // no longer wanted: to be dropped when the others have arrived; merged.mu protects it
 	stop   context.CancelCauseFunc // ends its run; nil before
 }
@@ -42,9 +43,6 @@ func (s *merged[T]) newMemberLocked(part Part) (*member[T], error) {
 		}
 		if part.Optional {
 			f.Loop.OnFailure = s.refusing(m, f.Loop.OnFailure)
-		}
-		if highest := s.store.Snapshot().sources.Highest(); highest != "" {
-			f.Loop.ListSince(highest) // an older list could have deleted objects
 		}
 	}
 	return m, err
@@ -135,9 +133,14 @@ func (s *merged[T]) want(wanted []Part) error {
 	s.members = next
 	for _, m := range added {
 		s.step(func(w *edit[T]) {
-			s.union.Add(m, m.Namespace)
+			m.since = s.union.Add(m, m.Namespace)
 			w.next.sources = w.next.sources.Set(source{Namespace: m.Namespace, Part: m.id()}) // its version is unknown
 		})
+		if m.since != "" {
+			for _, f := range m.Feeds {
+				f.Loop.ListSince(m.since) // an older list could have deleted objects
+			}
+		}
 		if s.start != nil {
 			s.start(m)
 		}

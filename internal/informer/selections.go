@@ -167,9 +167,14 @@ func (s *merged[T]) merge(m *member[T], before string, batch []reflector.Delta[T
 	for i := range batch {
 		d := &batch[i]
 		if d.Type == reflector.Replaced {
-			step.Listed = step.Listed || d.Origin().Kind == reflector.WholeShard
+			listed := d.Origin().Kind == reflector.WholeShard
+			step.Listed = step.Listed || listed
 			step.Relisted = step.Relisted || d.Restored
 			step.WentBack = step.WentBack || d.Restored && d.Version != "" && object.Older(d.Version, before)
+			if listed { // the first list can find the restored server, too
+				step.WentBack = step.WentBack || d.Version != "" && object.Older(d.Version, m.since)
+				m.since = ""
+			}
 		}
 		before = cmp.Or(d.Version, before)
 	}

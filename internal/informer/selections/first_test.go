@@ -1,6 +1,7 @@
 package selections
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -72,4 +73,44 @@ func TestLeaveWaitsForAFirstList(t *testing.T) {
 		}
 		checkEmpty(t, u)
 	}
+}
+
+// What a new part has before it has reached the others waits for that. If it is deleted meanwhile, nothing is left of
+// it.
+// Guarantees: U8
+func TestObjectThatANewPartLosesLeavesNothing(t *testing.T) {
+	u, parts, content := newUnion("a", newObject("c"), gone("c"), write{obj: &thing{name: "y", uid: "v", labels: "a"}})
+	parts[0].steps(u, content, 3)
+	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}}
+	if reached := u.Add(c, ""); reached != "3" {
+		t.Errorf("the others have reached %q", reached)
+	}
+	c.list(u, content, 1, false)
+	for range 2 {
+		c.step(u, content)
+		if got := c.claim(u); len(content.have) != 1 || got != "" && got != strconv.Itoa(c.reached) {
+			t.Errorf("claims %s, has %v", got, content.have)
+		}
+	}
+	checkEmpty(t, u)
+}
+
+// A part that inherits what keeps another part from a claim does not claim more than it has reached.
+// Guarantees: U6
+func TestHeirClaimsNoMoreThanItHas(t *testing.T) {
+	u, parts, content := newUnion("ab", newObject("a"), write{obj: &thing{name: "y", uid: "v", labels: "b"}}, gone("a"))
+	for _, p := range parts {
+		p.list(u, content, 1, false)
+	}
+	parts[0].step(u, content)
+	parts[0].step(u, content) // the object stays, since the other part does not know, so this one claims 2
+	u.Remove(parts[0], nil, content)
+	if got := parts[1].claim(u); got != "1" {
+		t.Errorf("claims %s", got)
+	}
+	parts[1].steps(u, content, 2)
+	if got := parts[1].claim(u); content.have["x"] != nil || got != "3" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	checkEmpty(t, u)
 }

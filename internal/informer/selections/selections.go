@@ -115,8 +115,9 @@ type present[T object.Object] struct {
 func New[T object.Object]() *Union[T] { return &Union[T]{leaves: map[object.Key]*leave[T]{}} }
 
 // Add adds a part that has no objects yet, and can have those of a namespace, or of all if that is empty. Objects that
-// enter it before it has reached the others enter the content only then: they may be out of date.
-func (u *Union[T]) Add(p Part[T], namespace string) {
+// enter it before it has reached the others enter the content only then: they may be out of date. Add returns the
+// version that the others have reached, if it is that of the server that is followed last.
+func (u *Union[T]) Add(p Part[T], namespace string) (reached string) {
 	floor := stamp{epoch: u.epoch}
 	for _, s := range u.parts {
 		if reached := (stamp{s.epoch, s.Version()}); floor.before(reached) {
@@ -124,6 +125,7 @@ func (u *Union[T]) Add(p Part[T], namespace string) {
 		}
 	}
 	u.parts = append(u.parts, &state[T]{Part: p, namespace: namespace, epoch: u.epoch, floor: floor})
+	return floor.version
 }
 
 // Contains reports whether p is a part.
@@ -221,8 +223,9 @@ func (u *Union[T]) entered(s *state[T], obj T, content Content[T]) {
 	have, ok := content.Get(key)
 	l := u.leaves[key]
 	if l == nil && !ok && moment.before(s.floor) && !u.knows(s, s.floor) {
-		l = &leave[T]{key: key, latest: s.floor, last: obj, awaits: s, removed: true}
+		l = &leave[T]{key: key, latest: s.floor, last: obj, removed: true}
 		u.leaves[key] = l
+		u.wait(l, s)
 	}
 	if l != nil && !moment.before(l.latest) {
 		u.end(l)
@@ -368,7 +371,8 @@ func (u *Union[T]) claim(s *state[T]) (version string) {
 		n++
 	}
 	version = s.Version()
-	if s.holds = slices.Delete(s.holds, 0, n); len(s.holds) > 0 {
+	s.holds = slices.Delete(s.holds, 0, n)
+	if len(s.holds) > 0 && object.Older(s.holds[0].from, version) { // one that was passed on may be later
 		version = s.holds[0].from
 	}
 	s.gap.open = s.gap.open && slices.ContainsFunc(u.parts, func(other *state[T]) bool {

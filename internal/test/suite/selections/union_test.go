@@ -204,6 +204,33 @@ func TestOneSelectionFindsARestoredServer(t *testing.T) {
 	})
 }
 
+// The first list of a new selection finds a restored server, although no other selection has noticed it.
+// Guarantees: U7, U9
+func TestNewSelectionFindsARestoredServer(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		backup := w.Server.Snapshot()
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=1"), world.NewPod("a", "z", "v=4"))
+		inf, rec, stop := started(w, client, config, versionOne)
+		defer stop()
+		w.Server.Stop()
+		w.Server.Restore(backup)
+		w.Create(world.NewPod("a", "y", "v=2"))
+		defer fail(w, versionOne, world.Unavailable)()
+		w.Server.Start()
+		if err := inf.SetSelections(w.Context(), two); err != nil {
+			w.Fatal(err)
+		}
+		synctest.Wait()
+		equalsServer(w, inf, []selection{two})
+		ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
+		defer cancel()
+		if r, err := inf.Audit(ctx); err != nil || r.Differ != 0 {
+			w.Errorf("audit: %+v, %v", r, err)
+		}
+		rec.Want(w.T, "delete a/y 1 final=false", "add a/y 2 initial=false", "delete a/x 1 final=false")
+	})
+}
+
 // An object that a refused selection has, too, does not go back to what that had, neither when it is deleted nor when
 // the server serves the selection again.
 // Guarantees: U8
