@@ -20,7 +20,7 @@ import (
 type member[T object.Object] struct {
 	*Mirror[T]
 	Part
-	since  string                  // the version that others had reached before the first list; "" after it; the lock of the hub protects it
+	since  string                  // what others had reached before the first list; merged.hub's lock protects it
 	leaves bool                    // no longer wanted: to be dropped when the others have arrived; merged.mu protects it
 	stop   context.CancelCauseFunc // ends its run; nil before
 }
