@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
 // ErrMore indicates that Next needs more bytes of the body: call Fill, then Next again.
@@ -25,9 +26,11 @@ type stream struct {
 const (
 	// bufferBytes is the size of the buffer for values that are not large.
 	bufferBytes = 64 << 10
+	// smallBytes is the size of the buffer for small values that come one by one.
+	smallBytes = 4 << 10
 	// idleBytes is the size of the buffer of a stream that waits, such as a watch of a collection that seldom changes.
-	// Most programs have more of these than of others.
-	idleBytes = 2 << 10
+	// Most programs have more of these than of others. A bookmark fits in it.
+	idleBytes = 512
 	// maxQuiet is after how many small bursts the buffer becomes small again.
 	maxQuiet = 4
 	// fewBytes are as good as none, such as the line break between two frames.
@@ -70,7 +73,7 @@ func (s *stream) Fill() error {
 }
 
 // makeRoom makes room for a read behind the unused bytes. It takes a larger buffer if a read has filled the present
-// one, and a small one if little came several times, such as bookmarks.
+// one, and the smallest one if little came several times, such as bookmarks.
 func (s *stream) makeRoom(kept []byte) {
 	filled, little := len(s.buf) == cap(s.buf), s.burst <= idleBytes/2
 	to := s.buf[:0]
@@ -80,17 +83,49 @@ func (s *stream) makeRoom(kept []byte) {
 			s.quiet = 0
 		}
 		if cap(to) == 0 || cap(to) > idleBytes && s.quiet >= maxQuiet {
-			to = make([]byte, 0, idleBytes)
+			to = newBuffer(idleBytes)
 		}
 		s.burst = 0
 	case !filled:
 		return
+	case cap(to) < smallBytes:
+		to = newBuffer(smallBytes)
 	case cap(to) < bufferBytes:
-		to = make([]byte, 0, bufferBytes)
+		to = newBuffer(bufferBytes)
 	case len(kept) > cap(to)/2:
 		to = make([]byte, 0, min(2*cap(to), s.limit+bufferBytes))
 	}
-	s.buf, s.used = append(to, kept...), 0
+	before := s.buf
+	if s.buf, s.used = append(to, kept...), 0; cap(s.buf) != cap(before) {
+		release(before)
+	}
+}
+
+// Buffers that streams have released, since a watch that waits has none of these sizes, and wakes up soon.
+var (
+	smallBuffers = sync.Pool{New: func() any { return new([smallBytes]byte) }}
+	buffers      = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
+)
+
+// newBuffer returns an empty buffer of that size.
+func newBuffer(size int) []byte {
+	switch size {
+	case smallBytes:
+		return smallBuffers.Get().(*[smallBytes]byte)[:0]
+	case bufferBytes:
+		return buffers.Get().(*[bufferBytes]byte)[:0]
+	}
+	return make([]byte, 0, size)
+}
+
+// release takes back a buffer that nobody uses any more.
+func release(buf []byte) {
+	switch cap(buf) {
+	case smallBytes:
+		smallBuffers.Put((*[smallBytes]byte)(buf[:smallBytes]))
+	case bufferBytes:
+		buffers.Put((*[bufferBytes]byte)(buf[:bufferBytes]))
+	}
 }
 
 // more returns ErrMore, or io.EOF at the end of the body.

@@ -59,8 +59,17 @@ func TestBufferOfAWatchThatWaitsIsSmall(t *testing.T) {
 		if got := buffer(); got != idleBytes {
 			t.Errorf("format %v: the buffer of a watch that waits has %d bytes instead of %d", f, got, idleBytes)
 		}
-		large := frame(watch.Modified, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
-			"a": string(bytes.Repeat([]byte("x"), 3*idleBytes))}}})
+		of := func(size int) []byte {
+			return frame(watch.Modified, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
+				"a": string(bytes.Repeat([]byte("x"), size))}}})
+		}
+		small, large := of(2*idleBytes), of(3*smallBytes)
+		for range 10 {
+			take(small)
+		}
+		if got := buffer(); got != smallBytes {
+			t.Errorf("format %v: the buffer of small events has %d bytes instead of %d", f, got, smallBytes)
+		}
 		take(large)
 		if got := buffer(); got != bufferBytes {
 			t.Errorf("format %v: the buffer of a large event has %d bytes instead of %d", f, got, bufferBytes)
