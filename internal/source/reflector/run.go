@@ -118,32 +118,40 @@ func (l *Loop[T]) repeat(ctx context.Context) error {
 			err = l.step(ctx)
 		}
 		l.failed = nil
-		if failed := l.flush(); failed != nil { // flushes deltas from before a failure, too
-			err = failed
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if sink := (errSink{}); errors.As(err, &sink) {
-			return sink.error
-		}
-		if err = l.Absence.Explain(ctx, err); ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		switch {
-		case errors.Is(err, fetch.ErrUpdated):
-			l.state = l.state.Updated()
-			l.retries.Reset()
-			l.Log.Info("the client was updated: going on from where the reflector was",
-				"resourceVersion", l.state.Version)
-		case err != nil:
-			if err := l.recover(ctx, err); err != nil {
-				return err
-			}
-		case !moves: // a move does not show that the server has reached the version
-			l.state = l.state.Succeeded()
+		if err = l.conclude(ctx, moves, err); err != nil {
+			return err
 		}
 	}
+}
+
+// conclude enters the state after a step that returned err; moves says that it was a move. It returns an error if ctx
+// ends, the sink fails or Config.PollEvery forbids to go on. It is apart from repeat because a watch that waits should
+// have a small stack.
+func (l *Loop[T]) conclude(ctx context.Context, moves bool, err error) error {
+	if failed := l.flush(); failed != nil { // flushes deltas from before a failure, too
+		err = failed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if sink := (errSink{}); errors.As(err, &sink) {
+		return sink.error
+	}
+	if err = l.Absence.Explain(ctx, err); ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	switch {
+	case errors.Is(err, fetch.ErrUpdated):
+		l.state = l.state.Updated()
+		l.retries.Reset()
+		l.Log.Info("the client was updated: going on from where the reflector was",
+			"resourceVersion", l.state.Version)
+	case err != nil:
+		return l.recover(ctx, err)
+	case !moves: // a move does not show that the server has reached the version
+		l.state = l.state.Succeeded()
+	}
+	return nil
 }
 
 // recover enters the state after err, and waits for the backoff. It returns an error if ctx ends, the sink fails or

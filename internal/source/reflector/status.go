@@ -58,6 +58,20 @@ func (l *Loop[T]) Status() status.Reflector {
 	return s
 }
 
+// noWatchSince returns since when no watch has been open.
+func (l *Loop[T]) noWatchSince() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status.NoWatchSince
+}
+
+// lateEvents returns the number of events that came late.
+func (l *Loop[T]) lateEvents() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status.Traffic.Late
+}
+
 // Failure returns the failure after which the loop waits now, and how many consecutive failures there were. The error
 // is nil while the loop lists or watches, and while it does not run. Any goroutine may call it.
 func (l *Loop[T]) Failure() (consecutive int, err error) {

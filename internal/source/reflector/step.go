@@ -31,6 +31,11 @@ func (l *Loop[T]) step(ctx context.Context) error {
 	if l.state.Phase == fetch.Polling {
 		return l.poll(ctx)
 	}
+	return l.fill(ctx)
+}
+
+// fill lists the collection, or loads a saved state.
+func (l *Loop[T]) fill(ctx context.Context) error {
 	if l.state.Why != status.ReasonPolled { // otherwise, the state is Polled
 		l.enter(status.ReflectorListing, nil)
 	}
@@ -239,19 +244,15 @@ func (l *Loop[T]) close(w fetch.Watch) {
 
 // watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.
 func (l *Loop[T]) watch(ctx context.Context) (err error) {
-	shard := l.Shard.Target
 	w := l.state.Watch.Open
 	if l.state.Watch.Open = nil; w == nil {
-		l.count(l.watchesBy)
-		since := l.Status().NoWatchSince
-		if w, err = l.opened(l.Source.Watch(ctx, l.state, shard.String())); err != nil {
+		if w, err = l.resume(ctx); err != nil {
 			return err
 		}
-		l.resumed(since)
 	}
 	defer l.close(w)
 	l.Source.Awaits.Set(status.AwaitingData)
-	into := l.Decoder.Watch(intake.Asked{Shard: shard},
+	into := l.Decoder.Watch(intake.Asked{Shard: l.Shard.Target},
 		func(o intake.Result[T]) error { return l.change(ctx, o) }, l.flush)
 	err = w.Follow(into, func(version string) error {
 		if err := l.tell(ctx, object.Key{}, Delta[T]{Type: Bookmarked, Version: version}); err != nil {
@@ -262,6 +263,11 @@ func (l *Loop[T]) watch(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	return l.watched(ctx, w)
+}
+
+// watched enters the state after the server has ended the watch w normally.
+func (l *Loop[T]) watched(ctx context.Context, w fetch.Watch) (err error) {
 	caughtUp := !l.state.Watch.CatchUp.Pending()
 	if l.state, err = l.state.Ended(time.Now()); err == nil && caughtUp && w.Silent() {
 		err = l.probe(ctx)
@@ -269,9 +275,20 @@ func (l *Loop[T]) watch(ctx context.Context) (err error) {
 	return err
 }
 
+// resume opens a watch at the version of the sink.
+func (l *Loop[T]) resume(ctx context.Context) (fetch.Watch, error) {
+	l.count(l.watchesBy)
+	since := l.noWatchSince()
+	w, err := l.opened(l.Source.Watch(ctx, l.state, l.Shard.Target.String()))
+	if err == nil {
+		l.resumed(since)
+	}
+	return w, err
+}
+
 // resumed reports that a watch has resumed at the version of the sink. No watch was open since then.
 func (l *Loop[T]) resumed(since time.Time) {
-	unsure := l.Source.Moved() || l.Status().Traffic.Late > 0 && l.state.Why != status.ReasonFirst
+	unsure := l.Source.Moved() || l.lateEvents() > 0 && l.state.Why != status.ReasonFirst
 	if l.Resumed != nil && (unsure || l.state.Why == status.ReasonFailed) {
 		l.Resumed(time.Since(since), unsure)
 	}
@@ -418,7 +435,7 @@ func (l *Loop[T]) late(ctx context.Context, key object.Key, rv string) error {
 		case err != nil:
 			return errSink{err}
 		case ok && !object.Older(rv, held):
-			if l.Status().Traffic.Late == 0 {
+			if l.lateEvents() == 0 {
 				l.Log.Warn("the server sent an event that is older than the resource version before it: "+
 					"auditing whenever a watch resumes", "event", rv, "resourceVersion", after)
 			}
