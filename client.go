@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -52,6 +54,7 @@ type Client struct {
 	updating *sync.Mutex
 	observe  func(obj Object) // see WithObserver; nil for none
 	budget   *budget.Budget   // of the informers
+	metadata *decode.Pool     // of *metav1.PartialObjectMetadata
 }
 
 // errNoClient indicates a nil *Client.
@@ -72,11 +75,16 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), client.Accept, false)
+	if err != nil {
+		return nil, err
+	}
 	return &Client{
 		http:     client,
 		cluster:  warmstart.NewCluster(config, client.Base()),
 		updating: new(sync.Mutex),
 		budget:   budget.New(),
+		metadata: metadata,
 	}, nil
 }
 

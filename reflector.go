@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"runtime/pprof"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/run"
@@ -129,7 +126,8 @@ func newLoop[T, H Object](client *Client, account *budget.Account, resource Reso
 // newProgress returns the progress of the lists of source, which d decodes.
 func newProgress[H Object](source *fetch.Source, d *intake.Decoder[H], list *budget.List) *intake.Progress[H] {
 	measure := core.Layouts[H]{Decoder: d}.Measure
-	return &intake.Progress[H]{List: list, Counter: source.Counter(d.Metadata), Measure: measure}
+	counter := func() *fetch.Source { return source.Counter(d.Metadata) }
+	return &intake.Progress[H]{List: list, Counter: counter, Measure: measure}
 }
 
 // newDecoder returns the decoder of a reflector of resource.
@@ -139,14 +137,10 @@ func newDecoder[T, H Object](client *Client, resource Resource, config Config[T]
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), client.http.Accept, false)
-	if err != nil {
-		return nil, err
-	}
 	d := &intake.Decoder[H]{
 		Pool:       pool,
 		Packing:    packing,
-		Metadata:   metadata,
+		Metadata:   client.metadata,
 		Namespace:  resource.sources()[0],
 		Collection: &collection{resource},
 		Share:      config.Layout == LayoutShared,

@@ -119,11 +119,11 @@ var peers = map[string]peer{
 		if err != nil {
 			return err
 		}
+		logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 		var all []*informer.Informer[*metav1.PartialObjectMetadata]
 		for i := range n {
 			resource := informer.Resource{GroupVersionResource: pods, Namespaces: []string{namespace(i)}}
-			inf := informer.New(client, resource, informer.Config[*metav1.PartialObjectMetadata]{
-				Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			inf := informer.New(client, resource, informer.Config[*metav1.PartialObjectMetadata]{Logger: logger})
 			inf.Subscribe(informer.HandlerFuncs[*metav1.PartialObjectMetadata]{})
 			go func() { _ = inf.Run(ctx) }()
 			all = append(all, inf)

@@ -19,8 +19,7 @@ type Feed[T object.Object] struct {
 	mirror    *Mirror[T]
 	part      Part
 	Loop      *reflector.Loop[T]
-	metadata  *fetch.Source // of the objects, for audits
-	undecoded Undecoded     // as of the last delta
+	undecoded Undecoded // as of the last delta
 }
 
 // start lists and watches until ctx ends, on another goroutine. It calls done with the error at the end.
@@ -76,23 +75,28 @@ func (f *Feed[T]) View() (audit.View, bool) {
 	return v, v.At != "" || v.Any() // the server may send no resource versions
 }
 
+// metadata returns a source of the metadata of the objects, for an audit.
+func (f *Feed[T]) metadata() *fetch.Source {
+	return f.Loop.Source.Metadata(f.Loop.Decoder.Metadata, object.Key{})
+}
+
 // List implements audit.Source.
 func (f *Feed[T]) List(ctx context.Context, view audit.View,
 	yield func(object.Key, object.ID)) (bytes int64, err error) {
 	if view.Version() == "" {
 		return 0, errors.New("the server sends no resource versions, which an audit needs to compare the same state")
 	}
-	before, shard := f.metadata.Traffic().Bytes, view.Shard()
+	source, shard := f.metadata(), view.Shard()
 	ids := f.Loop.Decoder.Identities(intake.Asked{Shard: shard}, func(key object.Key, uid, version string) {
 		yield(key, object.ID{UID: uid, Version: version})
 	})
-	err = f.metadata.ListAt(ctx, view.Version(), f.Loop.PageSize, ids, shard.String())
-	return f.metadata.Traffic().Bytes - before, err
+	err = source.ListAt(ctx, view.Version(), f.Loop.PageSize, ids, shard.String())
+	return source.Received(), err
 }
 
 // Behind implements audit.Source.
 func (f *Feed[T]) Behind(ctx context.Context, view audit.View) error {
-	err := f.metadata.Reaches(ctx, view.Version(), view.Shard().String())
+	err := f.metadata().Reaches(ctx, view.Version(), view.Shard().String())
 	if !fetch.IsTooLarge(err) {
 		return nil
 	}

@@ -91,9 +91,9 @@ type Informer[T object.Object] struct {
 // feeder keeps the store of an informer equal to what it follows: a mirror, or the selections. Its methods are safe for
 // concurrent use.
 type feeder[T object.Object] interface {
-	// run feeds the store until ctx ends or the store fails, and returns the cause. When it returns, every goroutine that
-	// it started has ended.
-	run(ctx context.Context) error
+	// run feeds the store until ctx ends, and returns the cause. It calls end, which ends ctx, if the store fails. When it
+	// returns, every goroutine that it started has ended.
+	run(ctx context.Context, end context.CancelCauseFunc) error
 	// close ends a feeder that does not run. Nothing can feed the store afterwards.
 	close()
 	// mirrors returns a mirror for each collection of the store.
@@ -166,7 +166,7 @@ func (f *Informer[T]) Run(ctx context.Context) (err error) {
 		if f.config.Settle != nil {
 			running.Go(func() { f.settle(ctx) })
 		}
-		err = f.feeder.run(ctx)
+		err = f.feeder.run(ctx, end)
 		end(nil)
 		running.Wait()
 		f.audits.Stop()

@@ -214,15 +214,13 @@ func (s *merged[T]) all() []*member[T] {
 }
 
 // run implements feeder.
-func (s *merged[T]) run(ctx context.Context) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+func (s *merged[T]) run(ctx context.Context, end context.CancelCauseFunc) error {
 	var running sync.WaitGroup
 	start := func(m *member[T]) {
 		var own context.Context
 		own, m.stop = context.WithCancelCause(ctx)
 		running.Go(func() {
-			if err := m.run(own); !errors.Is(err, errDropped) {
+			if err := m.run(own, m.stop); !errors.Is(err, errDropped) {
 				end(err)
 			}
 		})

@@ -76,7 +76,7 @@ func (m *Mirror[T]) reflect(f *Informer[T]) error {
 		if err != nil {
 			return err
 		}
-		feed.Loop, feed.metadata = loop, loop.Source.Metadata(loop.Decoder.Metadata, object.Key{})
+		feed.Loop = loop
 		loop.Decoder.Own = true // only the feeds write to the store
 		loop.Resumed, loop.Waiting = f.audits.Resumed, f.waiting.Send
 		m.store.values = loop.Source.HasValues()
@@ -100,9 +100,7 @@ func (m *Mirror[T]) shareWork(decoding, calling run.Limit) {
 func (m *Mirror[T]) get(key object.Key) (T, bool) { return m.store.Snapshot().Get(key) }
 
 // run implements feeder.
-func (m *Mirror[T]) run(ctx context.Context) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+func (m *Mirror[T]) run(ctx context.Context, end context.CancelCauseFunc) error {
 	m.end = end
 	ended := func(err error) { // only the first cause counts
 		if err == run.ErrGoroutineEnded {

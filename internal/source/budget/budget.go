@@ -49,14 +49,14 @@ func (b *Budget) Account(most int64) *Account {
 	if b == nil {
 		return nil
 	}
-	return &Account{budget: b, most: most, lists: map[*List]figures{}}
+	return &Account{budget: b, most: most}
 }
 
 // Account has the first lists of one informer.
 type Account struct {
 	budget *Budget
-	most   int64             // bytes that the objects may take; zero for no limit
-	lists  map[*List]figures // those that have begun, and have not failed; protected by budget.mu
+	most   int64   // bytes that the objects may take; zero for no limit
+	lists  []*List // those that have begun, and have not failed; protected by budget.mu
 }
 
 // figures are the objects of a list, as of its last Check.
@@ -94,7 +94,7 @@ func (b *Budget) limitLocked() memlimit.Limit {
 // take yet. Lists whose objects were not measured count only if guesses is true.
 func (b *Budget) loadingLocked(guesses bool) (whole, missing float64) {
 	for l := range b.loads {
-		if f := l.account.lists[l]; guesses || f.measured.Own > 0 {
+		if f := &l.now; guesses || f.measured.Own > 0 {
 			w, loaded := f.memory(expansion)
 			whole += w
 			missing += w - loaded
@@ -106,10 +106,9 @@ func (b *Budget) loadingLocked(guesses bool) (whole, missing float64) {
 // largestLocked reports whether no other list of the account that is under way will take more memory than l. The
 // largest one ends, and not what fits without it.
 func (a *Account) largestLocked(l *List) bool {
-	f := a.lists[l]
-	own, _ := f.memory(expansion)
-	for other, f := range a.lists {
-		if whole, _ := f.memory(expansion); other.first && whole > own {
+	own, _ := l.now.memory(expansion)
+	for _, other := range a.lists {
+		if whole, _ := other.now.memory(expansion); other.first && whole > own {
 			return false
 		}
 	}
@@ -119,8 +118,8 @@ func (a *Account) largestLocked(l *List) bool {
 // wholeLocked returns the memory that the objects of the account will take. perByte is the memory of a received byte of
 // a list whose objects were not measured.
 func (a *Account) wholeLocked(perByte float64) (whole float64) {
-	for _, f := range a.lists {
-		w, _ := f.memory(perByte)
+	for _, l := range a.lists {
+		w, _ := l.now.memory(perByte)
 		whole += w
 	}
 	return whole

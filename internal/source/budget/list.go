@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,9 +33,10 @@ type List struct {
 
 	// The fields below are protected by account.budget.mu.
 	began, ended time.Time
-	from, bytes  int64 // bytes that the source had received when the list began, and those of the list so far
-	first        bool  // the list under way fills an empty store
-	asked        bool  // Unknown has returned true for this list
+	from, bytes  int64   // bytes that the source had received when the list began, and those of the list so far
+	first        bool    // the list under way fills an empty store
+	asked        bool    // Unknown has returned true for this list
+	now          figures // as of the last Check
 	forecast     status.Forecast
 }
 
@@ -55,7 +57,9 @@ func (l *List) Begin(first bool, received int64) {
 	l.from, l.bytes, l.first = received, 0, first
 	l.due, l.asked, l.forecast = 0, false, status.Forecast{}
 	if first {
-		l.account.lists[l], b.loads[l] = figures{}, struct{}{}
+		l.leaveLocked()
+		l.account.lists = append(l.account.lists, l)
+		l.now, b.loads[l] = figures{}, struct{}{}
 	}
 }
 
@@ -135,8 +139,7 @@ func (l *List) near(kept int, received int64) bool {
 		return false
 	}
 	l.bytes = received - l.from
-	now := figures{int(l.objects.Load()), kept, l.total.Load(), l.bytes, a.lists[l].measured}
-	a.lists[l] = now
+	l.now = figures{int(l.objects.Load()), kept, l.total.Load(), l.bytes, l.now.measured}
 	if a.most > 0 && a.wholeLocked(expansion) > float64(a.most)/2 {
 		return true
 	}
@@ -151,11 +154,10 @@ func (l *List) compare(sizes Sizes) (warning string, lists int, err error) {
 	a, b := l.account, l.account.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := a.lists[l]
 	if sizes.Own > 0 {
-		now.measured = sizes
-		a.lists[l] = now
+		l.now.measured = sizes
 	}
+	now := l.now
 	limit := b.limitLocked()
 	all, missing := b.loadingLocked(false)
 	whole, loaded := now.memory(expansion)
@@ -201,7 +203,7 @@ func (l *List) End(received int64, done bool) {
 	if done {
 		l.total.Store(l.objects.Load())
 	} else {
-		delete(l.account.lists, l)
+		l.leaveLocked()
 	}
 	l.forecast, l.first = status.Forecast{}, false
 	if delete(b.loads, l); len(b.loads) == 0 {
@@ -214,7 +216,13 @@ func (l *List) Close() {
 	b := l.account.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(l.account.lists, l)
+	l.leaveLocked()
+}
+
+// leaveLocked removes the list from its account.
+func (l *List) leaveLocked() {
+	a := l.account
+	a.lists = slices.DeleteFunc(a.lists, func(other *List) bool { return other == l })
 }
 
 // Status returns the present status. received is the number of bytes that the source has received so far.

@@ -14,7 +14,7 @@ import (
 type Progress[T object.Object] struct {
 	List    *budget.List
 	Source  *fetch.Source
-	Counter *fetch.Source // for requests while Source lists; see fetch.Source.Counter
+	Counter func() *fetch.Source // for requests while Source lists; see fetch.Source.Counter
 	// Measure returns the mean sizes of objects, as they are held and in other layouts. There is at least one object. The
 	// root sets Measure, because a source does not know the layouts.
 	Measure func(objects []T) budget.Sizes
@@ -30,7 +30,7 @@ func (p *Progress[T]) Begin(ctx context.Context, first bool, shard string) (end 
 	var counting sync.WaitGroup
 	p.count = func() {
 		counting.Go(func() {
-			if n, ok, err := p.Counter.Count(ctx, shard); ok && err == nil {
+			if n, ok, err := p.Counter().Count(ctx, shard); ok && err == nil {
 				p.List.Claim(n)
 			}
 		})

@@ -2,6 +2,7 @@
 package reshard
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/typedinformer/informer/internal/shardset"
@@ -11,36 +12,50 @@ import (
 // notes which change of it has arrived. All methods are safe for concurrent use, but Add must come before the first
 // Want.
 type Progress struct {
-	parts map[string]func(shardset.Shard) uint64 // by name
-	begun chan struct{}                          // closed when every part has begun
+	parts []adopter     // those of Add
+	begun chan struct{} // closed when every part has begun
 
 	mu      sync.Mutex // protects the fields below
 	latest  shardset.Shard
-	wanted  map[string]uint64 // by name of a part: the number of the latest change
-	has     map[string]uint64 // by name of a part: the number of the change that has arrived
-	began   map[string]bool   // by name of a part
-	changed chan struct{}     // closed when has changes
+	changed chan struct{} // closed when has changes
+}
+
+// adopter is a part of an owner. Progress.mu protects the fields below want.
+type adopter struct {
+	name string
+	want func(shardset.Shard) uint64
+
+	wanted uint64 // the number of the latest change
+	has    uint64 // the number of the change that has arrived
+	began  bool
 }
 
 // New returns the progress of an owner without parts, whose shard is latest.
 func New(latest shardset.Shard) *Progress {
-	return &Progress{parts: map[string]func(shardset.Shard) uint64{}, begun: make(chan struct{}), latest: latest,
-		wanted: map[string]uint64{}, has: map[string]uint64{}, began: map[string]bool{}, changed: make(chan struct{})}
+	return &Progress{begun: make(chan struct{}), latest: latest, changed: make(chan struct{})}
 }
 
 // Add adds a part. want makes it take on a shard, and returns the number of that change, which grows.
-func (p *Progress) Add(name string, want func(shardset.Shard) uint64) { p.parts[name] = want }
+func (p *Progress) Add(name string, want func(shardset.Shard) uint64) {
+	p.parts = append(p.parts, adopter{name: name, want: want})
+}
+
+// part returns the part with that name.
+func (p *Progress) part(name string) *adopter {
+	return &p.parts[slices.IndexFunc(p.parts, func(part adopter) bool { return part.name == name })]
+}
 
 // Begin notes that a part has begun: it has some shard, which may be the first one. all reports whether it was the last
 // part to begin.
 func (p *Progress) Begin(name string) (all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.began[name] {
+	begins := p.part(name)
+	if begins.began {
 		return false
 	}
-	p.began[name] = true
-	if all = len(p.began) == len(p.parts); all {
+	begins.began = true
+	if all = !slices.ContainsFunc(p.parts, func(part adopter) bool { return !part.began }); all {
 		close(p.begun)
 	}
 	return all
@@ -50,7 +65,7 @@ func (p *Progress) Begin(name string) (all bool) {
 func (p *Progress) Began(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.began[name]
+	return p.part(name).began
 }
 
 // Begun returns a channel that is closed when every part has begun.
@@ -71,8 +86,8 @@ func (p *Progress) Want(shard shardset.Shard) {
 		return
 	}
 	p.latest = shard
-	for name, want := range p.parts {
-		p.wanted[name] = want(shard)
+	for i := range p.parts {
+		p.parts[i].wanted = p.parts[i].want(shard)
 	}
 }
 
@@ -85,27 +100,22 @@ func (p *Progress) Arrived() (ok bool, changed <-chan struct{}) {
 }
 
 func (p *Progress) arrivedLocked() bool {
-	for name, n := range p.wanted {
-		if p.has[name] < n {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.parts, func(part adopter) bool { return part.has < part.wanted })
 }
 
 // Has returns the number of the change that has arrived in a part.
 func (p *Progress) Has(name string) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.has[name]
+	return p.part(name).has
 }
 
 // Note notes that a change has arrived in a part. It ignores one before that which the part has.
 func (p *Progress) Note(name string, change uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if change > p.has[name] {
-		p.has[name] = change
+	if arrives := p.part(name); change > arrives.has {
+		arrives.has = change
 		p.wakeLocked()
 	}
 }
