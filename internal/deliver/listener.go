@@ -194,8 +194,9 @@ func (l *Listener[T]) statusLocked(now time.Duration) status.Subscription {
 		Backlog:  l.backlog.len(),
 		Synced:   run.IsClosed(l.synced),
 		Blocking: l.room != nil && l.ended == nil,
-		Delays:   l.calls.delays,
-		Calls:    l.calls.times,
+	}
+	if took := l.calls.took; took != nil {
+		s.Delays, s.Calls = took.delays, took.times
 	}
 	if l.calls.underWay {
 		s.Busy = now - l.calls.began

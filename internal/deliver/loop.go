@@ -11,20 +11,28 @@ import (
 // calls measures the calls of a handler.
 type calls struct {
 	underWay bool
-	began    time.Duration    // when the present call, or the last one, began
-	delays   status.Durations // from the change to its call
-	times    status.Durations // how long calls took
+	began    time.Duration // when the present call, or the last one, began
+	took     *durations    // nil before the first call
+}
+
+// durations are those of the calls of a handler.
+type durations struct {
+	delays status.Durations // from the change to its call
+	times  status.Durations // how long calls took
 }
 
 func (c *calls) begin(now, changed time.Duration) {
+	if c.took == nil {
+		c.took = &durations{}
+	}
 	c.underWay, c.began = true, now
-	histogram.Add(&c.delays, now-changed)
+	histogram.Add(&c.took.delays, now-changed)
 }
 
 func (c *calls) end(now time.Duration) {
 	if c.underWay {
 		c.underWay = false
-		histogram.Add(&c.times, now-c.began)
+		histogram.Add(&c.took.times, now-c.began)
 	}
 }
 

@@ -24,8 +24,12 @@ type Feed[T object.Object] struct {
 
 // start lists and watches until ctx ends, on another goroutine. It calls done with the error at the end.
 func (f *Feed[T]) start(ctx context.Context, done func(error)) {
-	labels := pprof.Labels("informer", f.mirror.config.Kind+f.part.Text)
-	pprof.Do(ctx, labels, func(ctx context.Context) { f.Loop.Start(ctx, done) })
+	name := f.mirror.config.Kind + f.part.Text
+	if name == f.mirror.config.Name { // the goroutine of the caller has the label
+		f.Loop.Start(ctx, done)
+		return
+	}
+	pprof.Do(ctx, pprof.Labels("informer", name), func(ctx context.Context) { f.Loop.Start(ctx, done) })
 }
 
 // Put implements reflector.Sink.

@@ -53,8 +53,8 @@ type Auditor struct {
 	resumed  chan struct{}  // holds a token when a watch has resumed after a failure
 	asking   sync.WaitGroup // watchIdentity
 
-	mu     sync.Mutex // protects the fields below
-	status status.Audit
+	mu     sync.Mutex    // protects the fields below
+	status *status.Audit // nil before the first audit
 }
 
 // New returns an auditor without sources.
@@ -130,9 +130,19 @@ func (a *Auditor) watchIdentity(ctx context.Context) {
 func (a *Auditor) Status() status.Audit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.status
+	var s status.Audit
+	if a.status != nil {
+		s = *a.status
+	}
 	s.Next = a.schedule.nextAt()
 	return s
+}
+
+func (a *Auditor) statusLocked() *status.Audit {
+	if a.status == nil {
+		a.status = &status.Audit{}
+	}
+	return a.status
 }
 
 // Audit compares the store with every source. It makes those list that differ.
@@ -145,7 +155,7 @@ func (a *Auditor) Audit(ctx context.Context) (status.AuditResult, error) {
 	canceled := errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, context.Canceled)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &a.status
+	s := a.statusLocked()
 	switch {
 	case run.IsClosed(a.config.Stopped), err != nil && canceled: // says nothing about the server
 	case err != nil:
@@ -203,7 +213,7 @@ func (a *Auditor) different(part status.AuditResult) error {
 	why := a.config.Different(part)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.status.LastError = why
+	a.statusLocked().LastError = why
 	return why
 }
 

@@ -64,8 +64,8 @@ type Loop[T object.Object] struct {
 	// Decoder.Outside when the last list of the whole shard began
 	outside int64
 
-	mu        sync.Mutex            // protects the fields below
-	status    status.Reflector      // without what Status adds
+	mu        sync.Mutex // protects the fields below
+	record    record
 	settled   status.ReflectorState // the last state other than Listing
 	listsBy   map[status.Reason]int
 	watchesBy map[status.Reason]int
@@ -79,7 +79,7 @@ func New[T object.Object](c Config[T]) *Loop[T] {
 		warm:   warmStart[T]{state: c.Saved, log: c.Log},
 		state:  fetch.Start(!c.TellAbsent),
 		empty:  true,
-		status: status.Reflector{Since: time.Now()},
+		record: record{since: time.Now()},
 
 		listsBy:   map[status.Reason]int{},
 		watchesBy: map[status.Reason]int{},

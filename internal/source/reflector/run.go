@@ -21,9 +21,9 @@ func (l *Loop[T]) Run(ctx context.Context) error {
 
 // Start is Run on a goroutine of its own, which it does not wait for. It calls done with the error of Run.
 func (l *Loop[T]) Start(ctx context.Context, done func(error)) {
-	l.update(func(s *status.Reflector) {
-		if s.NoWatchSince.IsZero() {
-			s.NoWatchSince = time.Now()
+	l.update(func(r *record) {
+		if r.noWatchSince.IsZero() {
+			r.noWatchSince = time.Now()
 		}
 	})
 	run.Resume(func(again bool) error {
@@ -85,7 +85,7 @@ func (l *Loop[T]) resharded() {
 		l.warm.caughtUp()
 	}
 	l.mu.Lock()
-	silent := time.Since(l.status.ResourceVersionTime) >= fetch.MinWatchTimeout
+	silent := time.Since(l.record.resourceVersionTime) >= fetch.MinWatchTimeout
 	l.mu.Unlock()
 	if l.state.Phase == fetch.Watching && caughtUp && !silent && l.Sink.Stale() == 0 && l.restSuffices() {
 		l.state.Why = status.ReasonShard
@@ -159,10 +159,10 @@ func (l *Loop[T]) conclude(ctx context.Context, moves bool, err error) error {
 func (l *Loop[T]) recover(ctx context.Context, err error) error {
 	now := time.Now()
 	next, wait, note := l.state.Failed(err, now)
-	l.update(func(s *status.Reflector) {
-		s.LastError, s.LastErrorTime = err, now
+	l.update(func(r *record) {
+		r.lastError, r.lastErrorTime = err, now
 		if next.Why == status.ReasonRestored {
-			s.Restored++
+			r.restored++
 		}
 	})
 	l.reportFailure(err)

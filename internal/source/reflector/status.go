@@ -34,19 +34,49 @@ func Text(s *status.Reflector) string {
 // maxTransitions is the number of transitions in a status.
 const maxTransitions = 16
 
+// record is what the loop itself knows of its status; see the fields of the same names in status.Reflector. A loop does
+// not have one of those, since most of it would be copies, and most loops wait.
+type record struct {
+	state                             status.ReflectorState
+	since, retryAt                    time.Time
+	transitions                       []status.Transition
+	lastError                         error
+	lastErrorTime                     time.Time
+	resourceVersion                   string
+	resourceVersionTime, noWatchSince time.Time
+	watchOpen                         bool
+	restored, decodeErrors, stale     int
+	late                              int64
+	modified                          int
+}
+
 // Status returns the present status. Any goroutine may call it.
 func (l *Loop[T]) Status() status.Reflector {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.status
-	s.Namespace = l.Decoder.Namespace
-	s.Traffic = l.Source.Traffic()
-	s.Traffic.Late, s.Traffic.Modified = l.status.Traffic.Late, l.status.Traffic.Modified
-	s.Traffic.SharedKeys = l.Decoder.Shared()
+	r := &l.record
+	s := status.Reflector{
+		Namespace:           l.Decoder.Namespace,
+		State:               r.state,
+		Since:               r.since,
+		RetryAt:             r.retryAt,
+		Transitions:         r.transitions,
+		LastError:           r.lastError,
+		LastErrorTime:       r.lastErrorTime,
+		ResourceVersion:     r.resourceVersion,
+		ResourceVersionTime: r.resourceVersionTime,
+		WatchOpen:           r.watchOpen,
+		NoWatchSince:        r.noWatchSince,
+		Traffic:             l.Source.Traffic(),
+		Restored:            r.restored,
+		DecodeErrors:        r.decodeErrors,
+		Stale:               r.stale,
+		OutsideShard:        l.Decoder.Outside(),
+		WarmStart:           l.warm.status(),
+	}
+	s.Traffic.Late, s.Traffic.Modified, s.Traffic.SharedKeys = r.late, r.modified, l.Decoder.Shared()
 	s.Traffic.ListsBy, s.Traffic.WatchesBy = maps.Clone(l.listsBy), maps.Clone(l.watchesBy)
 	s.List = l.Progress.List.Status(s.Traffic.Bytes)
-	s.OutsideShard = l.Decoder.Outside()
-	s.WarmStart = l.warm.status()
 	var retryAt time.Time
 	s.Failures, retryAt = l.retries.Failures(time.Now())
 	switch s.State {
@@ -62,14 +92,14 @@ func (l *Loop[T]) Status() status.Reflector {
 func (l *Loop[T]) noWatchSince() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.status.NoWatchSince
+	return l.record.noWatchSince
 }
 
 // lateEvents returns the number of events that came late.
 func (l *Loop[T]) lateEvents() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.status.Traffic.Late
+	return l.record.late
 }
 
 // Failure returns the failure after which the loop waits now, and how many consecutive failures there were. The error
@@ -77,17 +107,17 @@ func (l *Loop[T]) lateEvents() int64 {
 func (l *Loop[T]) Failure() (consecutive int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.status.State; s != status.ReflectorBackoff && s != status.ReflectorAbsent {
+	if s := l.record.state; s != status.ReflectorBackoff && s != status.ReflectorAbsent {
 		return 0, nil
 	}
 	consecutive, _ = l.retries.Failures(time.Now())
-	return consecutive, l.status.Transitions[len(l.status.Transitions)-1].Err
+	return consecutive, l.record.transitions[len(l.record.transitions)-1].Err
 }
 
-func (l *Loop[T]) update(change func(*status.Reflector)) {
+func (l *Loop[T]) update(change func(*record)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	change(&l.status)
+	change(&l.record)
 }
 
 // count counts a list or a watch by its reason.
@@ -102,15 +132,15 @@ func (l *Loop[T]) count(counters map[status.Reason]int) {
 func (l *Loop[T]) enter(s status.ReflectorState, err error, more ...any) {
 	now := time.Now()
 	l.mu.Lock()
-	from, settled := l.status.State, l.settled
+	from, settled := l.record.state, l.settled
 	if s == from {
 		l.mu.Unlock()
 		return
 	}
-	l.status.State, l.status.Since = s, now
-	latest := l.status.Transitions
+	l.record.state, l.record.since = s, now
+	latest := l.record.transitions
 	// copied, since a status may share latest
-	l.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]),
+	l.record.transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]),
 		status.Transition{Time: now, State: s, Reason: l.state.Why, Err: err})
 	if s != status.ReflectorListing {
 		l.settled = s
@@ -138,13 +168,13 @@ func (l *Loop[T]) enter(s status.ReflectorState, err error, more ...any) {
 func (l *Loop[T]) noteDecodeError(key object.Key, why error) {
 	failed := l.Decoder.Collection.DecodeError(key, why)
 	l.Log.Error("an object cannot be decoded", "key", key.String(), "err", why)
-	l.update(func(s *status.Reflector) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
+	l.update(func(r *record) { r.decodeErrors++; r.lastError, r.lastErrorTime = failed, time.Now() })
 }
 
 // noteSharedKey logs and reports that the server gives a key to several objects at once.
 func (l *Loop[T]) noteSharedKey(why error) {
 	l.Log.Warn("a key has several objects", "why", why)
-	l.update(func(s *status.Reflector) { s.LastError, s.LastErrorTime = why, time.Now() })
+	l.update(func(r *record) { r.lastError, r.lastErrorTime = why, time.Now() })
 	l.reportFailure(why)
 }
 
@@ -153,6 +183,6 @@ func (l *Loop[T]) noteModified(key object.Key, field string) {
 	const text = "the program has modified an object of the store; copy an object before you write to it"
 	why := fmt.Errorf("%s: %s of %T %s, or of an object that shares that field", text, field, *new(T), key)
 	l.Log.Error(text, "field", field, "type", fmt.Sprintf("%T", *new(T)), "key", key.String())
-	l.update(func(s *status.Reflector) { s.Traffic.Modified++; s.LastError, s.LastErrorTime = why, time.Now() })
+	l.update(func(r *record) { r.modified++; r.lastError, r.lastErrorTime = why, time.Now() })
 	l.reportFailure(why)
 }

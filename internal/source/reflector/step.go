@@ -96,7 +96,7 @@ func (l *Loop[T]) absent(ctx context.Context) error {
 		return nil
 	}
 	l.state = l.state.Gone()
-	l.update(func(s *status.Reflector) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
+	l.update(func(r *record) { r.resourceVersion, r.resourceVersionTime = "", time.Time{} })
 	none := &Origin{Change: l.Shard.Change}
 	err := l.Sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: l.Decoder.Namespace, From: none})
 	if err == nil {
@@ -156,9 +156,9 @@ func (l *Loop[T]) poll(ctx context.Context) error {
 	every := cmp.Or(l.PollEvery, defaultPollEvery)
 	l.enter(status.ReflectorPolled, nil, "objects", l.objects(), "every", every)
 	l.Source.Awaits.Set(status.AwaitingRetry)
-	l.update(func(s *status.Reflector) { s.RetryAt = time.Now().Add(every) })
+	l.update(func(r *record) { r.retryAt = time.Now().Add(every) })
 	err := run.Sleep(ctx, every)
-	l.update(func(s *status.Reflector) { s.RetryAt = time.Time{} })
+	l.update(func(r *record) { r.retryAt = time.Time{} })
 	if err == nil {
 		l.state = l.state.Relist(l.state.Version, status.ReasonPolled)
 	}
@@ -232,14 +232,14 @@ func (l *Loop[T]) during(w fetch.Watch, list func() error) error {
 // opened records that the watch w is open, unless err says why it is not.
 func (l *Loop[T]) opened(w fetch.Watch, err error) (fetch.Watch, error) {
 	if err == nil && w != nil {
-		l.update(func(s *status.Reflector) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
+		l.update(func(r *record) { r.watchOpen, r.noWatchSince = true, time.Time{} })
 	}
 	return w, err
 }
 
 func (l *Loop[T]) close(w fetch.Watch) {
 	w.Close()
-	l.update(func(s *status.Reflector) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
+	l.update(func(r *record) { r.watchOpen, r.noWatchSince = false, time.Now() })
 }
 
 // watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.
@@ -331,7 +331,7 @@ func (l *Loop[T]) replaced(ctx context.Context, from *Origin, listed fetch.Liste
 		}
 	}
 	if l.state.Phase == fetch.Polling {
-		l.update(func(s *status.Reflector) { s.NoWatchSince = time.Now() })
+		l.update(func(r *record) { r.noWatchSince = time.Now() })
 	}
 	return err
 }
@@ -439,7 +439,7 @@ func (l *Loop[T]) late(ctx context.Context, key object.Key, rv string) error {
 				l.Log.Warn("the server sent an event that is older than the resource version before it: "+
 					"auditing whenever a watch resumes", "event", rv, "resourceVersion", after)
 			}
-			l.update(func(s *status.Reflector) { s.Traffic.Late++ })
+			l.update(func(r *record) { r.late++ })
 			return nil
 		case ok:
 			after = held + " of the same object"
@@ -479,7 +479,7 @@ func (l *Loop[T]) put(ctx context.Context, d Delta[T]) error {
 	l.noteStale()
 	if d.Version != "" {
 		l.state.Version = d.Version
-		l.update(func(s *status.Reflector) { s.ResourceVersion = d.Version })
+		l.update(func(r *record) { r.resourceVersion = d.Version })
 		l.received = true
 	}
 	return nil
@@ -489,7 +489,7 @@ func (l *Loop[T]) put(ctx context.Context, d Delta[T]) error {
 func (l *Loop[T]) noteStale() {
 	if stale := l.Sink.Stale(); stale != l.stale {
 		l.stale = stale
-		l.update(func(s *status.Reflector) { s.Stale = stale })
+		l.update(func(r *record) { r.stale = stale })
 	}
 }
 
@@ -497,7 +497,7 @@ func (l *Loop[T]) noteStale() {
 func (l *Loop[T]) flush() error {
 	if l.received {
 		l.received = false
-		l.update(func(s *status.Reflector) { s.ResourceVersionTime = time.Now() })
+		l.update(func(r *record) { r.resourceVersionTime = time.Now() })
 	}
 	if err := l.Sink.Flush(); err != nil {
 		return errSink{err}
