@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
 )
 
@@ -17,7 +18,7 @@ type Progress struct {
 
 	mu      sync.Mutex // protects the fields below
 	latest  shardset.Shard
-	changed chan struct{} // closed when has changes
+	changed run.Broadcast // sent when has changes
 }
 
 // adopter is a part of an owner. Progress.mu protects the fields below want.
@@ -32,7 +33,7 @@ type adopter struct {
 
 // New returns the progress of an owner without parts, whose shard is latest.
 func New(latest shardset.Shard) *Progress {
-	return &Progress{begun: make(chan struct{}), latest: latest, changed: make(chan struct{})}
+	return &Progress{begun: make(chan struct{}), latest: latest}
 }
 
 // Add adds a part. want makes it take on a shard, and returns the number of that change, which grows.
@@ -96,7 +97,7 @@ func (p *Progress) Want(shard shardset.Shard) {
 func (p *Progress) Arrived() (ok bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.arrivedLocked(), p.changed
+	return p.arrivedLocked(), p.changed.Next()
 }
 
 func (p *Progress) arrivedLocked() bool {
@@ -116,18 +117,9 @@ func (p *Progress) Note(name string, change uint64) {
 	defer p.mu.Unlock()
 	if arrives := p.part(name); change > arrives.has {
 		arrives.has = change
-		p.wakeLocked()
+		p.changed.Send()
 	}
 }
 
 // Wake closes the channels that Arrived has returned.
-func (p *Progress) Wake() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wakeLocked()
-}
-
-func (p *Progress) wakeLocked() {
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
+func (p *Progress) Wake() { p.changed.Send() }
