@@ -1,6 +1,5 @@
 //go:build !race
 
-// Package cost tests what reading a store costs: allocations, and the time of its writer.
 package cost
 
 import (
