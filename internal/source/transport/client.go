@@ -270,14 +270,10 @@ func (c *Client) exchange(ctx context.Context, a *access, r Request, u *url.URL,
 		resp.Body.Close()
 		return fail(err)
 	}
-	body := resp.Body
-	id := auditID(resp.Header)
-	if r.Watch { // the connection keeps resp as long as the watch is open, which needs neither of these
-		resp.Header, resp.Request = nil, nil
-	} else {
-		body = NewProgress(ctx, body, timer, maxSilence, listProgress)
+	if !r.Watch {
+		resp.Body = NewProgress(ctx, resp.Body, timer, maxSilence, listProgress)
 	}
-	return &Response{ReadCloser: body, Format: f, AuditID: id, end: end}, code, nil
+	return newResponse(resp, f, end), code, nil
 }
 
 // maxAuditID is the length of an Audit-Id that kube-apiserver accepts.

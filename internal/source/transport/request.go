@@ -39,6 +39,14 @@ type Response struct {
 	end     func()
 }
 
+// newResponse returns resp as a Response in format f. The connection of a watch keeps resp while the watch is open, so
+// resp loses what nobody needs any more.
+func newResponse(resp *http.Response, f decode.Format, end func()) *Response {
+	r := &Response{ReadCloser: resp.Body, Format: f, AuditID: auditID(resp.Header), end: end}
+	resp.Header, resp.Request = nil, nil
+	return r
+}
+
 // Close ends the request.
 func (r *Response) Close() error {
 	defer r.end()
