@@ -59,11 +59,11 @@ func TestBufferOfAWatchThatWaitsIsSmall(t *testing.T) {
 		if got := buffer(); got != idleBytes {
 			t.Errorf("format %v: the buffer of a watch that waits has %d bytes instead of %d", f, got, idleBytes)
 		}
-		of := func(size int) []byte {
+		padded := func(size int) []byte {
 			return frame(watch.Modified, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
 				"a": string(bytes.Repeat([]byte("x"), size))}}})
 		}
-		small, large := of(2*idleBytes), of(3*smallBytes)
+		small, large := padded(2*idleBytes), padded(3*smallBytes)
 		for range 10 {
 			take(small)
 		}

@@ -67,7 +67,7 @@ func wake(b *testing.B, list *canned.Server, pods *fleet.Fleet, quiet int) {
 		encode = fleet.AppendWatchEventProtobuf
 	}
 	version := 1_000_000_000 // of 10 digits, so that the next one can replace it
-	frame := func(typ watch.EventType, pod *corev1.Pod) (raw []byte, at int) {
+	frame := func(typ watch.EventType, pod *corev1.Pod) (raw []byte, offset int) {
 		pod.ResourceVersion = fmt.Sprint(version)
 		raw, err := encode(nil, typ, pod)
 		if err != nil {
@@ -80,11 +80,11 @@ func wake(b *testing.B, list *canned.Server, pods *fleet.Fleet, quiet int) {
 		changed = pod.DeepCopy()
 		break
 	}
-	event, at := frame(watch.Modified, changed)
+	event, offset := frame(watch.Modified, changed)
 	bookmark, mark := frame(watch.Bookmark, fleet.Bookmark("1", false))
-	send := func(raw []byte, at int) {
+	send := func(raw []byte, offset int) {
 		version++
-		copy(raw[at:], fmt.Sprint(version))
+		copy(raw[offset:], fmt.Sprint(version))
 		if _, err := write.Write(raw); err != nil {
 			b.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func wake(b *testing.B, list *canned.Server, pods *fleet.Fleet, quiet int) {
 		for range quiet {
 			send(bookmark, mark)
 		}
-		send(event, at)
+		send(event, offset)
 		<-returned
 	}
 	b.ReportMetric(float64(processorTime(b)-began)/float64(b.N), "cpu-ns/op")
