@@ -77,15 +77,13 @@ type model struct {
 
 	mu      sync.Mutex // protects the fields below
 	history map[informer.Key][]state
-	now     map[informer.Key]*corev1.Pod // what the server has
-	loose   bool                         // versions mean nothing, or what is wanted changes
-	shown   map[informer.Key]uint64      // the highest version that the handler has seen
-	dead    map[types.UID]bool           // the handler has seen the deletion of an object that the server has no more
+	loose   bool                    // versions mean nothing, or what is wanted changes
+	shown   map[informer.Key]uint64 // the highest version that the handler has seen
+	dead    map[types.UID]bool      // the handler has seen the deletion on the server
 }
 
 func newModel(w world.World, can chances, dir string, random *rand.Rand) *model {
-	m := &model{World: w, can: can, random: random, history: map[informer.Key][]state{}, refused: map[selection]func(){},
-		now: map[informer.Key]*corev1.Pod{}}
+	m := &model{World: w, can: can, random: random, history: map[informer.Key][]state{}, refused: map[selection]func(){}}
 	m.config = world.Quiet[*corev1.Pod]()
 	m.config.PagedList, m.config.PageSize = random.Intn(2) == 0, 3
 	m.config.Layout = world.Layouts[random.Intn(3)]
@@ -138,11 +136,11 @@ func (m *model) seen(pod *corev1.Pod, deleted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key, version := informer.KeyOf(pod), number(pod.ResourceVersion)
-	switch now := m.now[key]; {
+	switch {
 	case m.loose:
 	case deleted:
-		later := func(s state) bool { return s.pod != nil && s.pod.UID == pod.UID && s.version > version }
-		if (now == nil || now.UID != pod.UID) && !slices.ContainsFunc(m.history[key], later) { // it has not only left
+		gone := func(s state) bool { return s.pod == nil && s.version == version }
+		if slices.ContainsFunc(m.history[key], gone) { // otherwise, it has only left the selections
 			m.dead[pod.UID] = true
 		}
 	case version < m.shown[key]:
@@ -241,7 +239,6 @@ func (m *model) write() {
 	default:
 		m.Delete(key.Namespace, key.Name)
 	}
-	m.now[key] = pod
 	version := number(m.Server.ResourceVersion())
 	if pod != nil {
 		version = number(pod.ResourceVersion) // an update that changes nothing is no write
