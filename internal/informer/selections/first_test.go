@@ -1,9 +1,12 @@
 package selections
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/typedinformer/informer/internal/object"
 )
 
 // A part claims no more than one that was removed, while the content has what left that one.
@@ -111,6 +114,28 @@ func TestHeirClaimsNoMoreThanItHas(t *testing.T) {
 	parts[1].steps(u, content, 2)
 	if got := parts[1].claim(u); content.have["x"] != nil || got != "3" {
 		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	checkEmpty(t, u)
+}
+
+// A part lists a restored server, and has another shard since. What it does not have any more left it before the
+// restore, at a version that the restored server may never reach.
+// Guarantees: U7
+func TestUnwantedObjectFromBeforeARestore(t *testing.T) {
+	u, parts, content := newUnion("ab")
+	x := &thing{name: "x", uid: "u", version: 90}
+	for _, p := range parts {
+		p.replace(u, content, map[string]*thing{"x": x}, 95, false)
+	}
+	p := parts[0]
+	p.have, p.reached = map[string]*thing{}, 50
+	unwanted := Change[*thing]{Key: object.KeyOf(x), Old: x, Last: x, Unwanted: true}
+	u.Update(p, Step[*thing]{From: "95", Listed: true, WentBack: true, Relisted: true,
+		Changes: slices.Values([]Change[*thing]{unwanted})}, content)
+	now := &thing{name: "x", uid: "u", version: 40}
+	parts[1].replace(u, content, map[string]*thing{"x": now}, 50, true)
+	if content.have["x"] != now {
+		t.Errorf("has %v", content.have)
 	}
 	checkEmpty(t, u)
 }

@@ -105,7 +105,8 @@ type gap struct {
 // knows what it knew before the step, and the change itself.
 type present[T object.Object] struct {
 	part *state[T]
-	from string // the version of the part before the step
+	from string // the version of the part before the step; empty if the step has changed its epoch
+	was  int    // the epoch of the part before the step
 	key  object.Key
 	obj  T
 	left stamp // of an object that has left
@@ -185,7 +186,7 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 		s.gap = gap{}
 	}
 	for c := range step.Changes {
-		u.now = present[T]{part: s, from: step.From, key: c.Key, obj: c.New}
+		u.now = present[T]{part: s, from: step.From, was: before.epoch, key: c.Key, obj: c.New}
 		if object.IsNil(c.New) {
 			u.now.left = u.leftAt(s, c)
 			u.left(s, c, u.unseen(c.Key, u.now.left), content)
@@ -255,6 +256,9 @@ func (u *Union[T]) entered(s *state[T], obj T, content Content[T]) {
 // left reports that an object has left s at a stamp, or before.
 func (u *Union[T]) left(s *state[T], c Change[T], moment stamp, content Content[T]) {
 	had := stamp{s.epoch, c.Old.GetResourceVersion()}
+	if s == u.now.part {
+		had.epoch = u.now.was
+	}
 	l := u.leaves[c.Key]
 	if l == nil {
 		l = &leave[T]{key: c.Key, latest: moment, left: had}
@@ -279,7 +283,10 @@ func (u *Union[T]) left(s *state[T], c Change[T], moment stamp, content Content[
 func (u *Union[T]) leftAt(s *state[T], c Change[T]) stamp {
 	last, version := c.Last.GetResourceVersion(), s.Version()
 	exact := c.Final && object.Older(u.now.from, last) && !object.Older(version, last)
-	if c.Unwanted || exact {
+	switch {
+	case c.Unwanted:
+		return stamp{u.now.was, last}
+	case exact:
 		version = last
 	}
 	return stamp{s.epoch, version}
