@@ -139,3 +139,70 @@ func TestUnwantedObjectFromBeforeARestore(t *testing.T) {
 	}
 	checkEmpty(t, u)
 }
+
+// changeShard makes p have those objects, at the version that it has, since its shard has changed.
+func (p *part) changeShard(u *Union[*thing], c *content, have map[string]*thing) {
+	before := p.have
+	p.have = have
+	var changes []Change[*thing]
+	for name, old := range before {
+		if have[name] == nil {
+			changes = append(changes, Change[*thing]{Key: object.KeyOf(old), Old: old, Last: old, Unwanted: true})
+		}
+	}
+	for name, obj := range have {
+		if before[name] == nil {
+			changes = append(changes, Change[*thing]{Key: object.KeyOf(obj), New: obj})
+		}
+	}
+	u.Update(p, Step[*thing]{From: p.Version(), Changes: slices.Values(changes)}, c)
+}
+
+// An object that left with a shard is back at once with another shard, although one part has listed meanwhile and
+// another one lags.
+// Guarantees: U7
+func TestObjectIsBackWithItsShard(t *testing.T) {
+	u, parts, content := newUnion("ab", newObject("a"), write{obj: &thing{name: "y", uid: "v", labels: "a"}},
+		write{obj: &thing{name: "z", uid: "w", labels: "b"}}, write{obj: &thing{name: "z", uid: "w", labels: "b"}})
+	for _, p := range parts {
+		p.list(u, content, 1, false)
+	}
+	parts[1].list(u, content, 4, false)
+	x := parts[0].have["x"]
+	parts[0].changeShard(u, content, map[string]*thing{})
+	if content.have["x"] != nil {
+		t.Errorf("has %v", content.have)
+	}
+	parts[0].changeShard(u, content, map[string]*thing{"x": x})
+	if content.have["x"] != x {
+		t.Errorf("has %v", content.have)
+	}
+	parts[0].steps(u, content, 3)
+	checkEmpty(t, u)
+}
+
+// A part that gets an object by a change of its shard, after the object has left another part at a later version,
+// claims nothing until it has reached that.
+// Guarantees: U6
+func TestObjectOfAWiderShardIsClaimedLater(t *testing.T) {
+	u, parts, content := newUnion("abc", newObject("ab"), write{obj: &thing{name: "y", uid: "v", labels: "b"}}, gone("ab"))
+	for _, p := range parts {
+		p.list(u, content, 1, false)
+	}
+	parts[1].step(u, content)
+	x := parts[1].have["x"]
+	parts[1].changeShard(u, content, map[string]*thing{"y": parts[1].have["y"]})
+	parts[0].steps(u, content, 2)
+	u.Lacked(u.Questions(1)[0], "3", content)
+	parts[1].changeShard(u, content, map[string]*thing{"x": x, "y": parts[1].have["y"]})
+	if got := parts[1].claim(u); content.have["x"] != nil || got != "" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	for _, p := range parts[1:] {
+		p.steps(u, content, 3-p.reached)
+	}
+	if got := parts[1].claim(u); content.have["x"] != nil || got != "3" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	checkEmpty(t, u)
+}

@@ -128,12 +128,21 @@ func (w wait[T]) isFor(s *state[T]) bool {
 	return !w.over && w.awaits == s && w.leave.latest == w.stamp
 }
 
-// hold keeps s from claiming what it knows since the present step, because of l.
+// hold keeps s from claiming what it knows since the present step, because of l. If an object is kept out of the content
+// that s would have had before, with the shard that it has now, s claims nothing.
 func (u *Union[T]) hold(s *state[T], l *leave[T], blocked bool) {
 	if n := len(s.holds); n == cap(s.holds) && n >= manyEnded {
 		s.holds = slices.DeleteFunc(s.holds, hold[T].ended)
 	}
-	s.holds = append(s.holds, hold[T]{l, u.now.from, blocked})
+	from := u.now.from
+	if blocked && from != "" && !object.Older(from, u.now.obj.GetResourceVersion()) {
+		from = ""
+	}
+	place := len(s.holds)
+	if from == "" {
+		place = 0
+	}
+	s.holds = slices.Insert(s.holds, place, hold[T]{l, from, blocked})
 }
 
 // passHolds passes the holds of s, which is no longer a part, to the parts for which their leaves wait. The content

@@ -189,7 +189,11 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 		u.now = present[T]{part: s, from: step.From, was: before.epoch, key: c.Key, obj: c.New}
 		if object.IsNil(c.New) {
 			u.now.left = u.leftAt(s, c)
-			u.left(s, c, u.unseen(c.Key, u.now.left), content)
+			moment := u.now.left
+			if !c.Unwanted { // an unwanted object has not moved to another part
+				moment = u.unseen(c.Key, moment)
+			}
+			u.left(s, c, moment, content)
 		} else {
 			u.entered(s, c.New, content)
 		}
