@@ -103,13 +103,13 @@ func (s *merged[T]) write(m *member[T], batch []reflector.Delta[T], initial bool
 		if !s.union.Contains(m) { // dropped
 			return nil, nil
 		}
-		before := m.store.Snapshot().ResourceVersion() // empty before the first list
+		had := m.store.Snapshot()
 		s.share(batch)
 		if s.scratch, err = m.store.Write(batch, s.scratch); err != nil {
 			return nil, err
 		}
 		m.refused.Store(false)
-		changes = s.store.merge(nil, func(w *edit[T]) { restored = s.merge(m, before, batch, w) })
+		changes = s.store.merge(nil, func(w *edit[T]) { restored = s.merge(m, had, batch, w) })
 		clear(s.scratch)
 		if s.scratch = s.scratch[:0]; cap(s.scratch) > maxScratch {
 			s.scratch = nil
@@ -151,10 +151,11 @@ func (s *merged[T]) share(batch []reflector.Delta[T]) {
 	}
 }
 
-// merge merges the changes of a write of m into the union. The store of m was at version before. merge returns true if
-// others have to list again.
-func (s *merged[T]) merge(m *member[T], before string, batch []reflector.Delta[T], w *edit[T]) (restored bool) {
+// merge merges the changes of a write of m into the union. The store of m had those objects before. merge returns true
+// if others have to list again.
+func (s *merged[T]) merge(m *member[T], had *Snapshot[T], batch []reflector.Delta[T], w *edit[T]) (restored bool) {
 	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
+	before := had.ResourceVersion() // empty before the first list
 	step := selections.Step[T]{From: before, Changes: func(yield func(selections.Change[T]) bool) {
 		for i := range s.scratch {
 			c := &s.scratch[i]
@@ -169,6 +170,7 @@ func (s *merged[T]) merge(m *member[T], before string, batch []reflector.Delta[T
 		if d.Type == reflector.Replaced {
 			listed := d.Origin().Kind == reflector.WholeShard
 			step.Listed = step.Listed || listed
+			step.Widened = step.Widened || widened(had, src)
 			step.Relisted = step.Relisted || d.Restored
 			step.WentBack = step.WentBack || d.Restored && d.Version != "" && object.Older(d.Version, before)
 			if listed { // the first list can find the restored server, too
@@ -183,6 +185,13 @@ func (s *merged[T]) merge(m *member[T], before string, batch []reflector.Delta[T
 	w.next.sources = w.next.sources.Set(src)
 	s.claim(w)
 	return restored
+}
+
+// widened reports whether now has objects of hashes that had, which has listed, lacks.
+func widened[T object.Object](had *Snapshot[T], now source) bool {
+	old, listed := had.sources.Of(now.Namespace)
+	_, lacks, _ := now.Data.shard().Rest(old.Data.shard())
+	return listed && lacks
 }
 
 // claim makes the sources of w claim what the union has of each member.

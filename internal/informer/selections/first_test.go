@@ -140,8 +140,8 @@ func TestUnwantedObjectFromBeforeARestore(t *testing.T) {
 	checkEmpty(t, u)
 }
 
-// changeShard makes p have those objects, at the version that it has, since its shard has changed.
-func (p *part) changeShard(u *Union[*thing], c *content, have map[string]*thing) {
+// changeShard makes p have those objects, at the version that it has, since its shard has become narrower or wider.
+func (p *part) changeShard(u *Union[*thing], c *content, have map[string]*thing, wider bool) {
 	before := p.have
 	p.have = have
 	var changes []Change[*thing]
@@ -155,7 +155,7 @@ func (p *part) changeShard(u *Union[*thing], c *content, have map[string]*thing)
 			changes = append(changes, Change[*thing]{Key: object.KeyOf(obj), New: obj})
 		}
 	}
-	u.Update(p, Step[*thing]{From: p.Version(), Changes: slices.Values(changes)}, c)
+	u.Update(p, Step[*thing]{From: p.Version(), Widened: wider, Changes: slices.Values(changes)}, c)
 }
 
 // An object that left with a shard is back at once with another shard, although one part has listed meanwhile and
@@ -169,11 +169,11 @@ func TestObjectIsBackWithItsShard(t *testing.T) {
 	}
 	parts[1].list(u, content, 4, false)
 	x := parts[0].have["x"]
-	parts[0].changeShard(u, content, map[string]*thing{})
+	parts[0].changeShard(u, content, map[string]*thing{}, false)
 	if content.have["x"] != nil {
 		t.Errorf("has %v", content.have)
 	}
-	parts[0].changeShard(u, content, map[string]*thing{"x": x})
+	parts[0].changeShard(u, content, map[string]*thing{"x": x}, true)
 	if content.have["x"] != x {
 		t.Errorf("has %v", content.have)
 	}
@@ -191,10 +191,10 @@ func TestObjectOfAWiderShardIsClaimedLater(t *testing.T) {
 	}
 	parts[1].step(u, content)
 	x := parts[1].have["x"]
-	parts[1].changeShard(u, content, map[string]*thing{"y": parts[1].have["y"]})
+	parts[1].changeShard(u, content, map[string]*thing{"y": parts[1].have["y"]}, false)
 	parts[0].steps(u, content, 2)
 	u.Lacked(u.Questions(1)[0], "3", content)
-	parts[1].changeShard(u, content, map[string]*thing{"x": x, "y": parts[1].have["y"]})
+	parts[1].changeShard(u, content, map[string]*thing{"x": x, "y": parts[1].have["y"]}, false)
 	if got := parts[1].claim(u); content.have["x"] != nil || got != "" {
 		t.Errorf("claims %s, has %v", got, content.have)
 	}
@@ -202,6 +202,29 @@ func TestObjectOfAWiderShardIsClaimedLater(t *testing.T) {
 		p.steps(u, content, 3-p.reached)
 	}
 	if got := parts[1].claim(u); content.have["x"] != nil || got != "3" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	checkEmpty(t, u)
+}
+
+// With a wider shard, parts claim nothing until they have reached the same version: an object of it can have moved to
+// one that lags.
+// Guarantees: U6
+func TestWiderShardsClaimNothingUntilTheyAgree(t *testing.T) {
+	u, parts, content := newUnion("ab", write{obj: &thing{name: "y", uid: "v", labels: "ab"}}, newObject("b"), newObject("a"))
+	for _, p := range parts {
+		p.list(u, content, 1, false)
+	}
+	parts[1].reached = 3 // nothing of its shard has changed
+	u.Update(parts[1], Step[*thing]{From: "1", Changes: func(func(Change[*thing]) bool) {}}, content)
+	for _, p := range parts {
+		p.changeShard(u, content, p.server.at(p.reached, p.letter), true)
+	}
+	if got := parts[1].claim(u); got != "" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	parts[0].steps(u, content, 2)
+	if got := parts[0].claim(u) + parts[1].claim(u); content.have["x"] == nil || got != "33" {
 		t.Errorf("claims %s, has %v", got, content.have)
 	}
 	checkEmpty(t, u)

@@ -97,7 +97,7 @@ func (s *state[T]) overlaps(other *state[T]) bool {
 // gap is what a part has not seen, because it has listed. An object that moved to a part that lags is in neither.
 type gap struct {
 	open  bool
-	from  string // the version of the part before the list
+	from  string // the version of the part before the list; empty if it had none, or another shard
 	until stamp  // the list
 }
 
@@ -148,6 +148,9 @@ type Step[T object.Object] struct {
 	// Listed means that the part has listed: what it had between From and the list is unknown. If this is its first list,
 	// that is what it had ever.
 	Listed bool
+	// Widened means that the part has listed the objects of a wider shard, as of its version: what those were before is
+	// unknown.
+	Widened bool
 	// WentBack means that the part has listed a server that was restored from a backup. Relisted means that its list
 	// does not depend on what the part had before.
 	WentBack, Relisted bool
@@ -206,10 +209,13 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 	}
 	if step.Listed {
 		u.skipped(s, before, content)
-		if listed := (stamp{s.epoch, s.Version()}); !joins && s.gap.open {
-			s.gap.until = listed
-		} else if !joins {
-			s.gap = gap{true, step.From, listed}
+	}
+	if listed := (stamp{s.epoch, s.Version()}); (step.Listed || step.Widened) && !joins {
+		if !s.gap.open {
+			s.gap = gap{open: true, from: step.From}
+		}
+		if s.gap.until = listed; step.Widened {
+			s.gap.from = ""
 		}
 	}
 	u.advance(s, content)
