@@ -229,3 +229,23 @@ func TestWiderShardsClaimNothingUntilTheyAgree(t *testing.T) {
 	}
 	checkEmpty(t, u)
 }
+
+// An object moves from one part to another, which lags. If a third part is removed that has it, too, it stays.
+// Guarantees: U6
+func TestRemovedPartEndsNoMove(t *testing.T) {
+	u, parts, content := newUnion("abd", newObject("bd"), newObject("ad"))
+	for _, p := range parts {
+		p.list(u, content, 1, false)
+	}
+	parts[1].step(u, content)
+	had := slices.Collect(parts[2].All())
+	u.Remove(parts[2], had, content)
+	if got := parts[0].claim(u) + parts[1].claim(u); content.have["x"] == nil || got != "11" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	parts[0].step(u, content)
+	if got := strings.Join(content.events, " "); got != "+u@1 +u@2" {
+		t.Error(got)
+	}
+	checkEmpty(t, u)
+}

@@ -456,6 +456,13 @@ func (u *Union[T]) Remove(p Part[T], had []T, content Content[T]) {
 	u.passHolds(s)
 	for _, obj := range had {
 		c := Change[T]{Key: object.KeyOf(obj), Old: obj, Last: obj, Unwanted: true}
-		u.left(s, c, stamp{s.epoch, obj.GetResourceVersion()}, content)
+		version := stamp{s.epoch, obj.GetResourceVersion()}
+		if l := u.leaves[c.Key]; l == nil || l.removed {
+			u.left(s, c, version, content)
+			continue
+		} else if l.left.before(version) { // it has left another part later, and may be in one that lags
+			l.left = version
+		}
+		u.settle(u.leaves[c.Key], content)
 	}
 }
