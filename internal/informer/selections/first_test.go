@@ -249,3 +249,25 @@ func TestRemovedPartEndsNoMove(t *testing.T) {
 	}
 	checkEmpty(t, u)
 }
+
+// An object moves from one part to another, which lags. If a third part is removed that has it where it is now, it
+// leaves, and no version is claimed until the part has reached that.
+// Guarantees: U6
+func TestPartsClaimNothingAfterARemovalUntilTheyAgree(t *testing.T) {
+	u, parts, content := newUnion("abd", newObject("bd"), newObject("ad"))
+	for _, p := range parts {
+		p.list(u, content, 1, false)
+	}
+	parts[2].step(u, content)
+	parts[1].step(u, content)
+	had := slices.Collect(parts[2].All())
+	u.Remove(parts[2], had, content)
+	if got := parts[0].claim(u) + parts[1].claim(u); content.have["x"] != nil || got != "" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	parts[0].step(u, content)
+	if got := parts[0].claim(u) + parts[1].claim(u); content.have["x"] == nil || got != "22" {
+		t.Errorf("claims %s, has %v", got, content.have)
+	}
+	checkEmpty(t, u)
+}

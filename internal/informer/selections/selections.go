@@ -454,15 +454,32 @@ func (u *Union[T]) Remove(p Part[T], had []T, content Content[T]) {
 		}
 	}
 	u.passHolds(s)
+	late := stamp{s.epoch, ""} // the highest version of what the others may get later
 	for _, obj := range had {
 		c := Change[T]{Key: object.KeyOf(obj), Old: obj, Last: obj, Unwanted: true}
 		version := stamp{s.epoch, obj.GetResourceVersion()}
 		if l := u.leaves[c.Key]; l == nil || l.removed {
-			u.left(s, c, version, content)
+			if u.left(s, c, version, content); late.before(version) && u.leaves[c.Key] != nil {
+				late = version
+			}
 			continue
 		} else if l.left.before(version) { // it has left another part later, and may be in one that lags
 			l.left = version
 		}
 		u.settle(u.leaves[c.Key], content)
+	}
+	u.agreeAt(late)
+}
+
+// agreeAt makes the parts claim nothing until each knows a version, unless that is empty.
+func (u *Union[T]) agreeAt(until stamp) {
+	if until.version == "" {
+		return
+	}
+	for _, s := range u.parts {
+		if !s.gap.open || s.gap.until.before(until) {
+			s.gap.until = until
+		}
+		s.gap.open, s.gap.from = true, ""
 	}
 }
