@@ -128,8 +128,8 @@ func (w wait[T]) isFor(s *state[T]) bool {
 	return !w.over && w.awaits == s && w.leave.latest == w.stamp
 }
 
-// hold keeps s from claiming what it knows since the present step, because of l. If an object is kept out of the content
-// that s would have had before, with the shard that it has now, s claims nothing.
+// hold keeps s from claiming what it knows since the present step, because of l. If an object is kept out of the
+// content that s would have had before, with the shard that it has now, s claims nothing.
 func (u *Union[T]) hold(s *state[T], l *leave[T], blocked bool) {
 	if n := len(s.holds); n == cap(s.holds) && n >= manyEnded {
 		s.holds = slices.DeleteFunc(s.holds, hold[T].ended)
