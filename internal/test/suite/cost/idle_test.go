@@ -20,6 +20,8 @@ import (
 // An informer with a handler whose collection is empty and does not change takes little memory beside that of its
 // connection, which the canned server does not have. The goroutine that waits for the watch was deep in the decoder
 // before, so its stack shows whether the collector can shrink it.
+//
+// Guarantees: O9
 func TestIdleInformerIsSmall(t *testing.T) {
 	const informers, mostHeap, mostStacks = 300, 17_000, 16_000
 	server := canned.ListOf(t, decode.MediaProtobuf, func(func(*corev1.Pod) bool) {})

@@ -52,6 +52,8 @@ func wantGoroutines(w world.World, what string, want int) {
 
 // Between events, an informer has one goroutine, which waits for its watch, beside that of Run. The schedule of audits,
 // the buffer before the store and the handlers have none. It is the same after events, a failure, and an audit.
+//
+// Guarantees: O9
 func TestIdleInformerHasOneGoroutine(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a"))
