@@ -339,15 +339,20 @@ func (c *objectCache) kind(id kindID) (*kind, error) {
 	return k, nil
 }
 
-// reading returns the informers of a kind for a read.
-func (c *objectCache) reading(id kindID) (*kind, error) {
+// reading returns the informers of a kind for a read. If the read makes them and ctx has ended, its error meets
+// apierrors.IsTimeout, as in controller-runtime, however fast they sync.
+func (c *objectCache) reading(ctx context.Context, id kindID) (*kind, error) {
 	if k := c.known.Load().byID[id]; k != nil {
 		return k, nil
 	}
 	if c.opts.ReaderFailOnMissingInformer {
 		return nil, &cache.ErrResourceNotCached{GVK: id.gvk}
 	}
-	return c.kind(id)
+	k, err := c.kind(id)
+	if err == nil && ctx.Err() != nil && c.started() {
+		return nil, k.errTimeout(context.Cause(ctx))
+	}
+	return k, err
 }
 
 // ready waits until parts of k can be read. Its error tells why the server refuses the kind. Otherwise it meets

@@ -512,3 +512,24 @@ func TestRemoveInformerReleasesItsMemory(t *testing.T) {
 		t.Error("the object is still in memory")
 	}
 }
+
+// A read whose context has ended fails if the kind has not synced when it begins, however fast that is.
+func TestFirstReadWithAnEndedContext(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := contextWithTimeout(t)
+			cancel()
+			w := newWorld(t, true)
+			c := w.cache(cache.Options{}, crcache.Options{})
+			stop := w.start(c)
+			if err := c.List(ctx, &corev1.PodList{}); !apierrors.IsTimeout(err) {
+				t.Errorf("list: %v", err)
+			}
+			if err := c.Get(ctx, client.ObjectKey{Name: "n"}, &corev1.Node{}); !apierrors.IsTimeout(err) {
+				t.Errorf("get: %v", err)
+			}
+			stop()
+			w.server.Close()
+		})
+	}
+}

@@ -264,6 +264,9 @@ func (k *kind) waitSynced(ctx context.Context) error {
 
 // waitReadable waits until parts have synced, or a read should not wait longer.
 func (k *kind) waitReadable(ctx context.Context, timeout time.Duration, parts []*part) error {
+	if ctx.Err() != nil { // as in controller-runtime, although the parts may have synced a moment ago
+		return context.Cause(ctx)
+	}
 	until := time.Now().Add(timeout)
 	select {
 	case <-k.started:

@@ -30,7 +30,7 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 		if custom := c.customOf(id.gvk); custom != nil {
 			return custom.Get(ctx, key, out, opts...)
 		}
-		if k, err = c.reading(id); err != nil {
+		if k, err = c.reading(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 	if custom := c.customOf(id.gvk); custom != nil {
 		return custom.List(ctx, out, opts...)
 	}
-	k, err := c.reading(id)
+	k, err := c.reading(ctx, id)
 	if err != nil {
 		return err
 	}

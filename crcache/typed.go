@@ -28,7 +28,7 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 	if custom, _, out := customFor[T](c); custom != nil {
 		return getCustom(ctx, custom, key, out)
 	}
-	own, k, err := kindFor[T](c)
+	own, k, err := kindFor[T](ctx, c)
 	if err != nil {
 		return none, err
 	}
@@ -57,7 +57,7 @@ func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.Li
 	if custom, gvk, _ := customFor[T](c); custom != nil {
 		return listCustom[T](ctx, custom, c.(*objectCache).opts.Scheme, gvk, opts)
 	}
-	own, k, err := kindFor[T](c)
+	own, k, err := kindFor[T](ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error 
 		return errCustom("WaitForObject", id.gvk)
 	}
 	if k == nil {
-		if k, err = own.reading(id); err != nil {
+		if k, err = own.reading(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error 
 }
 
 // kindFor returns c as the type that [New] creates, and the informers of T for a read.
-func kindFor[T client.Object](c cache.Cache) (*objectCache, *kind, error) {
+func kindFor[T client.Object](ctx context.Context, c cache.Cache) (*objectCache, *kind, error) {
 	if own, ok := c.(*objectCache); ok {
 		if k := own.known.Load().byType[reflect.TypeFor[T]()]; k != nil {
 			return own, k, nil
@@ -204,7 +204,7 @@ func kindFor[T client.Object](c cache.Cache) (*objectCache, *kind, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	k, err := own.reading(id)
+	k, err := own.reading(ctx, id)
 	return own, k, err
 }
 
