@@ -468,15 +468,18 @@ func (u *Union[T]) Remove(p Part[T], had []T, content Content[T]) {
 		}
 		u.settle(u.leaves[c.Key], content)
 	}
-	u.agreeAt(late)
+	u.agreeAt(late, s)
 }
 
-// agreeAt makes the parts claim nothing until each knows a version, unless that is empty.
-func (u *Union[T]) agreeAt(until stamp) {
+// agreeAt makes the parts that overlap a removed one claim nothing until each knows a version, unless that is empty.
+func (u *Union[T]) agreeAt(until stamp, removed *state[T]) {
 	if until.version == "" {
 		return
 	}
 	for _, s := range u.parts {
+		if !s.overlaps(removed) {
+			continue
+		}
 		if !s.gap.open || s.gap.until.before(until) {
 			s.gap.until = until
 		}
