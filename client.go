@@ -14,6 +14,8 @@ import (
 
 	"github.com/typedinformer/informer/internal/source/budget"
 	"github.com/typedinformer/informer/internal/source/decode"
+	"github.com/typedinformer/informer/internal/source/discovery"
+	"github.com/typedinformer/informer/internal/source/fetch"
 	"github.com/typedinformer/informer/internal/source/transport"
 	"github.com/typedinformer/informer/internal/source/warmstart"
 	"github.com/typedinformer/informer/status"
@@ -42,7 +44,8 @@ import (
 //     few encoded bytes, such as a list of empty structs. An informer decodes at most four objects at once, however
 //     many namespaces it follows
 //   - 64 KiB and 10 s for the body of an error, and 8 KiB for its message
-//   - 4 MiB and 10 s for a discovery document, which an informer reads only after a 404
+//   - 4 MiB and 10 s for a discovery document, which an informer reads only after a 404, and 16 MiB for an aggregated
+//     one, which only Client.Discover reads
 //
 // There is no limit on the number of objects in a collection, unless Config.MaxMemory is set. The informer keeps all of
 // them, so its memory depends on the server and on everybody who may create objects. If the first lists of a client are
@@ -55,6 +58,7 @@ type Client struct {
 	observe  func(obj Object) // see WithObserver; nil for none
 	budget   *budget.Budget   // of the informers
 	metadata *decode.Pool     // of *metav1.PartialObjectMetadata
+	reader   *discovery.Reader
 }
 
 // errNoClient indicates a nil *Client.
@@ -85,6 +89,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 		updating: new(sync.Mutex),
 		budget:   budget.New(),
 		metadata: metadata,
+		reader:   new(discovery.Reader),
 	}, nil
 }
 
@@ -152,6 +157,29 @@ func (c *Client) account(most int64) *budget.Account {
 
 // Status returns the present status of the client.
 func (c *Client) Status() status.Client { return c.http.Status() }
+
+// Discover asks the server for all groups, versions and resources that it serves. It uses aggregated discovery, which
+// takes two requests, and none of the two bodies if nothing has changed since the last call. From a server before
+// Kubernetes 1.26 it reads the document of each version, eight at once.
+//
+// An error means that not even the groups are known. A group or version that is not known has an error in the result,
+// beside the others; see [status.Discovery]. So a resource that is missing in a result is not served only if its group
+// has no error, and the version is missing or known. The requests wait for the rate limit. A server without aggregated
+// discovery may have 2,000 versions, and each server 2,000 groups and 20,000 resources. Calls share results: do not
+// change them.
+func (c *Client) Discover(ctx context.Context) (status.Discovery, error) {
+	if c == nil {
+		return status.Discovery{}, errNoClient
+	}
+	d, err := c.reader.Read(ctx, c.http.Base().String(),
+		func(ctx context.Context, r discovery.Request) (discovery.Document, error) {
+			return fetch.Document(ctx, c.http, r, func(status.Awaiting) {})
+		})
+	if err != nil {
+		return d, fmt.Errorf("discovery: %w", err)
+	}
+	return d, nil
+}
 
 // ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a
 // decoded object in memory, 1 MiB for the parts of a list other than its items, 64 KiB for a Status.

@@ -31,6 +31,7 @@ type collection struct {
 	spec     int  // the index of the struct's field Spec, or -1
 	status   int  // likewise, of Status
 	kin      *kin // protected by the server's lock
+	away     bool // its API server does not answer; protected by the server's lock
 
 	managers sync.Map // of metadata.managedFields, by subresource
 }

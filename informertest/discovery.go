@@ -2,7 +2,9 @@ package informertest
 
 import (
 	"cmp"
+	"crypto/sha512"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -10,6 +12,7 @@ import (
 	"strings"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -127,6 +130,29 @@ func (s *Server) Resources() []Resource {
 	return all
 }
 
+// errAway is what kube-apiserver answers for an APIService whose API server does not answer.
+var errAway = apierrors.NewServiceUnavailable("service unavailable")
+
+// SetAway makes the registered resources of an API version behave as those of an APIService whose API server does not
+// answer, or does again. Meanwhile, their requests and the document of the version fail with 503 Service Unavailable,
+// and aggregated discovery has the resources that it knew, with the freshness Stale. Open watches of them end.
+func (s *Server) SetAway(gv schema.GroupVersion, away bool) {
+	s.eachCollection(func(c *collection) {
+		if c.resource.GroupVersion() != gv {
+			return
+		}
+		if c.away = away; away {
+			c.cache.EndWatches()
+		}
+	})
+}
+
+// isAway reports whether SetAway holds for a version.
+func (s *Server) isAway(gv schema.GroupVersion) (away bool) {
+	s.eachCollection(func(c *collection) { away = away || c.away && c.resource.GroupVersion() == gv })
+	return away
+}
+
 // groups returns the API groups of the resources.
 func groups(all []Resource) (groups []metav1.APIGroup) {
 	for _, r := range all {
@@ -147,8 +173,7 @@ func groups(all []Resource) (groups []metav1.APIGroup) {
 func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request, core bool) {
 	all := slices.DeleteFunc(s.Resources(), func(r Resource) bool { return (r.Group == "") != core })
 	if accepts(r, "APIGroupDiscoveryList") {
-		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-		json.NewEncoder(w).Encode(aggregated(all))
+		s.serveAggregated(w, r, aggregated(all))
 		return
 	}
 	if core {
@@ -172,6 +197,30 @@ func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request, core bool) 
 	writeTyped(w, r, http.StatusOK, schema.GroupVersionKind{Version: "v1", Kind: "APIGroupList"}, &list)
 }
 
+// serveAggregated serves an aggregated document, unless the client has it.
+func (s *Server) serveAggregated(w http.ResponseWriter, r *http.Request, list *apidiscovery.APIGroupDiscoveryList) {
+	for _, group := range list.Items {
+		for i := range group.Versions {
+			if s.isAway(schema.GroupVersion{Group: group.Name, Version: group.Versions[i].Version}) {
+				group.Versions[i].Freshness = apidiscovery.DiscoveryFreshnessStale
+			}
+		}
+	}
+	body, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // it is no type of the user's
+	}
+	tag := fmt.Sprintf(`"%X"`, sha512.Sum512(body))
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Vary", "Accept")
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	w.Write(body)
+}
+
 func (s *Server) serveGroup(w http.ResponseWriter, r *http.Request, name string) bool {
 	for _, group := range groups(s.Resources()) {
 		if group.Name == name && name != "" {
@@ -183,6 +232,10 @@ func (s *Server) serveGroup(w http.ResponseWriter, r *http.Request, name string)
 }
 
 func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) bool {
+	if s.isAway(gv) {
+		watchcache.WriteError(w, r, errAway)
+		return true
+	}
 	list := metav1.APIResourceList{GroupVersion: gv.String()}
 	for _, r := range s.Resources() {
 		if r.GroupVersion() == gv {

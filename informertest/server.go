@@ -36,7 +36,7 @@
 //     Resource.ObjectsOf. The server does not ask about eviction, binding, scale and token.
 //   - fieldValidation: JSON fields that a type does not have, and duplicates, are warnings, or errors if it is Strict. A patch
 //     is checked too, and the duplicates of an applied object.
-//   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply and explain request, /version, and
+//   - Discovery, aggregated with ETags or by group, APIs whose server is away, the parts of OpenAPI v3 that kubectl apply and explain request, /version, and
 //     /healthz, /livez, /readyz.
 //
 // # Not supported
@@ -82,6 +82,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/source/gzipstream"
+	"github.com/typedinformer/informer/watchcache"
 )
 
 // Options of a [Server]. The zero value serves over TCP on loopback.
@@ -440,6 +441,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	req := r.Context().Value(requestKey{}).(Request)
 	s.mu.Lock()
 	c, ok := s.collections[req.Resource]
+	away := ok && c.away
 	review, isReview := s.reviews[req.Resource]
 	s.mu.Unlock()
 	if isReview {
@@ -450,6 +452,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		if !s.serveOther(w, r) {
 			http.NotFound(w, r) // as kube-apiserver: not even a Status
 		}
+		return
+	}
+	if away {
+		watchcache.WriteError(w, r, errAway)
 		return
 	}
 	if !s.options.Shards && req.Query.Has("shardSelector") {

@@ -1,8 +1,12 @@
-// Package discovery finds a resource in an API server's discovery documents.
+// Package discovery reads an API server's discovery documents.
 //
 //	/api                               APIVersions: the versions of the core group
 //	/apis                              APIGroupList: the other groups and their versions
 //	/api/VERSION, /apis/GROUP/VERSION  APIResourceList: the resources of one version
+//
+// A server since Kubernetes 1.26 has all of that in two documents, if asked for them: see [Reader].
+//
+//	/api, /apis                        APIGroupDiscoveryList of apidiscovery.k8s.io
 //
 // It sends no requests, and trusts no document: a proxy's page, or a document of another kind, shows nothing.
 package discovery
@@ -25,7 +29,8 @@ const MaxBytes = 4 << 20
 // to three.
 const maxVersions = 32
 
-// maxVerbs is the limit for the verbs of one resource. Those of Kubernetes have up to eight.
+// maxVerbs is the limit for the verbs of one resource, and for its categories and short names. Those of Kubernetes have
+// up to eight.
 const maxVerbs = 64
 
 // Served describes a resource that a version of its group has.
@@ -70,10 +75,7 @@ func Find(resource schema.GroupVersionResource, get func(path string) ([]byte, e
 // FindVersion is like [Find], but looks only in the version of the resource.
 func FindVersion(resource schema.GroupVersionResource, get func(path string) ([]byte, error)) (in Served, ok bool,
 	err error) {
-	path := "apis/" + resource.Group + "/" + resource.Version
-	if resource.Group == "" {
-		path = "api/" + resource.Version
-	}
+	path := versionPath(resource.GroupVersion())
 	body, err := get(path)
 	if err != nil {
 		return Served{}, false, err
@@ -87,16 +89,19 @@ func FindVersion(resource schema.GroupVersionResource, get func(path string) ([]
 
 // The parts of the documents that Find reads, as package metav1 has them. Lists are decoded one item at a time.
 type (
-	document struct { // metav1.APIVersions, APIGroupList or APIResourceList
+	document struct { // metav1.APIVersions, APIGroupList or APIResourceList, or apidiscovery.APIGroupDiscoveryList
 		Kind         string          `json:"kind"`
+		APIVersion   string          `json:"apiVersion"`
 		Versions     json.RawMessage `json:"versions"`
 		Groups       json.RawMessage `json:"groups"`
 		GroupVersion string          `json:"groupVersion"`
 		Resources    json.RawMessage `json:"resources"`
+		Items        json.RawMessage `json:"items"`
 	}
 	group struct { // metav1.APIGroup
 		Name     string          `json:"name"`
 		Versions json.RawMessage `json:"versions"`
+		Prefers  groupVersion    `json:"preferredVersion"`
 	}
 	groupVersion struct { // metav1.GroupVersionForDiscovery
 		GroupVersion string `json:"groupVersion"`
@@ -107,30 +112,20 @@ type (
 		Namespaced bool            `json:"namespaced"`
 		Kind       string          `json:"kind"`
 		Verbs      json.RawMessage `json:"verbs"`
+		ShortNames json.RawMessage `json:"shortNames"`
+		Categories json.RawMessage `json:"categories"`
 	}
 )
 
 // versionsOf returns the versions of a group in the document at the root. There are none if the server does not have
 // the group.
 func versionsOf(name string, body []byte) (versions []string, err error) {
-	add := func(version string) error {
-		switch {
-		case version == "" || len(path.IsValidPathSegmentName(version)) > 0: // it becomes a part of the next path
-			return fmt.Errorf("%.100q is not the name of a version", version)
-		case slices.Contains(versions, version):
-			return nil
-		case len(versions) == maxVersions:
-			return fmt.Errorf("the group %q has more than %d versions", name, maxVersions)
-		}
-		versions = append(versions, version)
-		return nil
-	}
 	if name == "" {
 		d, err := decode(body, "APIVersions")
 		if err != nil {
 			return nil, err
 		}
-		return versions, each(d.Versions, "versions", add)
+		return versions, each(d.Versions, "versions", func(v string) error { return addVersion(&versions, name, v) })
 	}
 	d, err := decode(body, "APIGroupList")
 	if err != nil {
@@ -140,32 +135,44 @@ func versionsOf(name string, body []byte) (versions []string, err error) {
 		if g.Name != name {
 			return nil
 		}
-		listed := false
-		err := each(g.Versions, "versions", func(v groupVersion) error {
-			listed = true
-			if v.GroupVersion != name+"/"+v.Version {
-				return fmt.Errorf("the version %.100q of the group %s is listed as %.100q", v.Version, name, v.GroupVersion)
-			}
-			return add(v.Version)
-		})
-		if err == nil && !listed {
-			err = fmt.Errorf("the group %s is listed without a version", name)
-		}
-		return err
+		return g.addVersions(&versions)
 	})
 	return versions, err
 }
 
+// addVersions adds the versions of a group.
+func (g group) addVersions(versions *[]string) error {
+	listed := false
+	err := each(g.Versions, "versions", func(v groupVersion) error {
+		listed = true
+		if v.GroupVersion != g.Name+"/"+v.Version {
+			return fmt.Errorf("the version %.100q of the group %s is listed as %.100q", v.Version, g.Name, v.GroupVersion)
+		}
+		return addVersion(versions, g.Name, v.Version)
+	})
+	if err == nil && !listed {
+		err = fmt.Errorf("the group %s is listed without a version", g.Name)
+	}
+	return err
+}
+
+// addVersion adds a version of a group, if it is new.
+func addVersion(versions *[]string, group, version string) error {
+	switch {
+	case version == "" || len(path.IsValidPathSegmentName(version)) > 0: // it becomes a part of the next path
+		return fmt.Errorf("%.100q is not the name of a version", version)
+	case slices.Contains(*versions, version):
+		return nil
+	case len(*versions) == maxVersions:
+		return fmt.Errorf("the group %q has more than %d versions", group, maxVersions)
+	}
+	*versions = append(*versions, version)
+	return nil
+}
+
 // resourceIn looks for a resource in the document of one version.
 func resourceIn(gv schema.GroupVersion, name string, body []byte) (in Served, ok bool, err error) {
-	d, err := decode(body, "APIResourceList")
-	if err != nil {
-		return in, false, err
-	}
-	if d.GroupVersion != gv.String() {
-		return in, false, fmt.Errorf("the APIResourceList is of the version %.100q", d.GroupVersion)
-	}
-	err = each(d.Resources, "resources", func(r resource) error {
+	err = eachResource(gv, body, func(r resource) error {
 		if r.Name != name {
 			return nil
 		}
@@ -179,20 +186,25 @@ func resourceIn(gv schema.GroupVersion, name string, body []byte) (in Served, ok
 	return in, ok, nil
 }
 
+// eachResource calls do for each resource in the document of one version.
+func eachResource(gv schema.GroupVersion, body []byte, do func(resource) error) error {
+	d, err := decode(body, "APIResourceList")
+	if err != nil {
+		return err
+	}
+	if d.GroupVersion != gv.String() {
+		return fmt.Errorf("the APIResourceList is of the version %.100q", d.GroupVersion)
+	}
+	return each(d.Resources, "resources", do)
+}
+
 // noList reports whether the verbs of a resource lack list. They may be missing or null, which shows nothing.
 func noList(verbs json.RawMessage) (bool, error) {
-	if len(verbs) == 0 || string(verbs) == "null" {
+	if absent(verbs) {
 		return false, nil
 	}
-	n, lacks := 0, true
-	err := each(verbs, "verbs", func(verb string) error {
-		if n++; n > maxVerbs {
-			return fmt.Errorf("a resource has more than %d verbs", maxVerbs)
-		}
-		lacks = lacks && verb != "list"
-		return nil
-	})
-	return lacks, err
+	all, err := names(verbs, "verbs")
+	return !slices.Contains(all, "list"), err
 }
 
 // decode decodes a document of the given kind.

@@ -38,37 +38,49 @@ func (s *Source) kind(ctx context.Context) decode.Ask {
 
 // document reads one discovery document.
 func (s *Source) document(ctx context.Context, path string) ([]byte, error) {
-	s.Awaits.Set(status.AwaitingRateLimit)
-	client := s.config.Client
+	d, err := Document(ctx, s.config.Client, discovery.Request{Path: path, Accept: decode.MediaJSON}, s.Awaits.Set)
+	return d.Body, err
+}
+
+// Document reads one discovery document, in JSON. It reports to awaits what it waits for.
+func Document(ctx context.Context, client *transport.Client, r discovery.Request,
+	awaits func(status.Awaiting)) (discovery.Document, error) {
+	var d discovery.Document
+	awaits(status.AwaitingRateLimit)
 	if err := client.Wait(ctx); err != nil {
-		return nil, err
+		return d, err
 	}
-	s.Awaits.Set(status.AwaitingResponse)
+	awaits(status.AwaitingResponse)
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, transport.ErrNoProgress)
 	defer cancel()
 	resp, err := client.Send(ctx, transport.Request{
-		Method: http.MethodGet, Path: path, Accept: decode.MediaJSON,
+		Method: http.MethodGet, Path: r.Path, Accept: r.Accept, ETag: r.ETag,
 	})
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("GET /%s: %w; bind the ClusterRole system:discovery to the client, "+
-			"as it is to all users by default", path, err)
+		return d, fmt.Errorf("GET /%s: %w; bind the ClusterRole system:discovery to the client, "+
+			"as it is to all users by default", r.Path, err)
 	case errors.As(err, new(apierrors.APIStatus)): // other errors name the path
-		return nil, fmt.Errorf("GET /%s: %w", path, err)
+		return d, fmt.Errorf("GET /%s: %w", r.Path, err)
 	case err != nil:
-		return nil, err
+		return d, err
 	}
 	defer resp.Close()
-	if resp.Format != decode.JSON {
-		return nil, fmt.Errorf("GET /%s: the server did not send JSON", path)
+	d.ETag, d.NotModified = resp.ETag, resp.NotModified
+	if d.NotModified {
+		return d, nil
 	}
-	s.Awaits.Set(status.AwaitingData)
-	body, err := io.ReadAll(io.LimitReader(resp, discovery.MaxBytes+1))
+	if resp.Format != decode.JSON {
+		return d, fmt.Errorf("GET /%s: the server did not send JSON", r.Path)
+	}
+	awaits(status.AwaitingData)
+	limit := r.MaxBytes()
+	d.Body, err = io.ReadAll(io.LimitReader(resp, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read /%s: %w", path, err)
-	case len(body) > discovery.MaxBytes:
-		return nil, fmt.Errorf("read /%s: %w", path, decode.ErrTooLarge)
+		return discovery.Document{}, fmt.Errorf("read /%s: %w", r.Path, err)
+	case int64(len(d.Body)) > limit:
+		return discovery.Document{}, fmt.Errorf("read /%s: %w", r.Path, decode.ErrTooLarge)
 	}
-	return body, nil
+	return d, nil
 }

@@ -174,6 +174,9 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 	if r.ContentType != "" {
 		header.Set("Content-Type", r.ContentType)
 	}
+	if r.ETag != "" {
+		header.Set("If-None-Match", r.ETag)
+	}
 	if r.Watch {
 		// A server that compresses streaming lists would compress each later event of the stream, too. That costs more
 		// processor time than it saves.
@@ -255,17 +258,14 @@ func (c *Client) exchange(ctx context.Context, a *access, r Request, u *url.URL,
 	for _, w := range warnings {
 		c.warn(ctx, w.Code, w.Agent, w.Text)
 	}
-	if resp.StatusCode != http.StatusOK && (r.Method == http.MethodGet || resp.StatusCode < 200 || resp.StatusCode > 299) {
+	if !r.succeeded(code) {
 		timer.Reset(statusTimeout)
 		defer end()
 		defer resp.Body.Close()
 		return nil, code, responseError(resp, r.Method, r.Resource, r.Name)
 	}
 	timer.Stop()
-	f, err := decode.FormatOf(resp.Header.Get("Content-Type"))
-	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		err = fmt.Errorf("the server sent content encoding %.100q, which was not requested", encoding)
-	}
+	f, err := formatOf(resp)
 	if err != nil {
 		resp.Body.Close()
 		return fail(err)
@@ -274,6 +274,17 @@ func (c *Client) exchange(ctx context.Context, a *access, r Request, u *url.URL,
 		resp.Body = NewProgress(ctx, resp.Body, timer, maxSilence, listProgress)
 	}
 	return newResponse(resp, f, end), code, nil
+}
+
+// formatOf returns the format of the body of a response.
+func formatOf(resp *http.Response) (decode.Format, error) {
+	if resp.StatusCode == http.StatusNotModified { // it has no body
+		return decode.JSON, nil
+	}
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return decode.JSON, fmt.Errorf("the server sent content encoding %.100q, which was not requested", encoding)
+	}
+	return decode.FormatOf(resp.Header.Get("Content-Type"))
 }
 
 // maxAuditID is the length of an Audit-Id that kube-apiserver accepts.

@@ -27,8 +27,10 @@ type Request struct {
 	Accept      string
 	ContentType string // of Body
 	Body        []byte
-	Resource    schema.GroupResource // for errors; empty for discovery
-	Name        string               // for errors
+	// ETag is that of a response that the caller has; sent as If-None-Match. Empty means that it has none.
+	ETag     string
+	Resource schema.GroupResource // for errors; empty for discovery
+	Name     string               // for errors
 }
 
 // Response is the response to a request that succeeded. The caller must close it.
@@ -36,13 +38,23 @@ type Response struct {
 	io.ReadCloser
 	Format  decode.Format
 	AuditID string // the header Audit-Id, by which the server's audit log names the request
-	end     func()
+	ETag    string // the header ETag; empty if it has none, or is too long
+	// NotModified means that the response with Request.ETag is still right. There is no body then.
+	NotModified bool
+	end         func()
 }
+
+// maxETag limits the length of an ETag. kube-apiserver's have 130 bytes.
+const maxETag = 256
 
 // newResponse returns resp as a Response in format f. The connection of a watch keeps resp while the watch is open, so
 // resp loses what nobody needs any more.
 func newResponse(resp *http.Response, f decode.Format, end func()) *Response {
 	r := &Response{ReadCloser: resp.Body, Format: f, AuditID: auditID(resp.Header), end: end}
+	if tag := resp.Header.Get("ETag"); len(tag) <= maxETag {
+		r.ETag = tag
+	}
+	r.NotModified = resp.StatusCode == http.StatusNotModified
 	resp.Header, resp.Request = nil, nil
 	return r
 }
@@ -68,6 +80,14 @@ func (r *Request) verb() string {
 		return "update"
 	}
 	return strings.ToLower(r.Method)
+}
+
+// succeeded reports whether a response with that status code is the one that the request asks for.
+func (r *Request) succeeded(code int) bool {
+	if r.Method == http.MethodGet {
+		return code == http.StatusOK || code == http.StatusNotModified && r.ETag != ""
+	}
+	return code >= 200 && code <= 299
 }
 
 // responseError returns the same error as client-go does for resp.
