@@ -80,10 +80,10 @@
 // # From change to reconcile
 //
 // A [Controller] calls your function for each key, one worker per key, and again after a failure. [Controller.Watch]
-// adds a source of keys: [EnqueueObject], [EnqueueOwner] and [Enqueue] choose the keys, and a [Predicate] selects
-// events. The controller starts when all its sources have synced. A [Queue] holds each key once, by priority, with
-// delays and a rate limit: the initial list and a resync yield to changes as they happen. A [TypedClient] writes.
-// Package leader elects one of several replicas, which then runs the controller.
+// adds a source of keys: [EnqueueObject], [EnqueueOwner], [EnqueueSelecting] and [Enqueue] choose the keys, and a
+// [Predicate] selects events. The controller starts when all its sources have synced. A [Queue] holds each key once, by
+// priority, with delays and a rate limit: the initial list and a resync yield to changes as they happen. A
+// [TypedClient] writes. Package leader elects one of several replicas, which then runs the controller.
 //
 //	ctl := &informer.Controller[informer.Key]{
 //		MaxConcurrentReconciles: 4,
@@ -166,11 +166,12 @@
 //	lister.go                is a view of a store as client-go's listers have it
 //	store.go                 finds objects by key in the snapshot that internal/informer has published
 //	internal/store/table     has the objects by key and each index, in trees of internal/store/cow that versions share
-//	index.go                 finds objects by a key of an index; orderedindex.go finds them in an order
+//	index.go                 finds objects by a key of an index; orderedindex.go finds them in an order, and
+//	                         selectorindex.go by the labels that they select
 //
 // A key of a queue:
 //
-//	enqueue.go               has handlers that add keys
+//	enqueue.go               has handlers that add keys; those of enqueueselecting.go follow label selectors
 //	queue.go                 holds each key once, by priority (internal/queue/queue)
 //	controller.go            takes keys and reconciles them (internal/queue/controller)
 //	ownwrites.go             delays a key until the stores have what its last reconcile wrote (internal/queue/ownwrites)

@@ -75,6 +75,9 @@ func (x *Index[T, K]) Lookup(v *Version[T], key K, yield func(T) bool) (has bool
 	return true
 }
 
+// Has reports whether v has the index. A version that is older, or of another table, does not.
+func (x *Index[T, K]) Has(v *Version[T]) bool { return x.treeIn(v) != nil }
+
 // AtMost returns a number of objects. At most that many objects of v have key, usually exactly as many. AtMost takes
 // O(log n) time. It returns 0 if v does not have the index.
 func (x *Index[T, K]) AtMost(v *Version[T], key K) int {

@@ -169,6 +169,7 @@ var files = []string{
 	"reflector.go",
 	"index.go",
 	"orderedindex.go",
+	"selectorindex.go",
 	"listener.go",
 	"engine.go",
 	"compact.go",
@@ -180,6 +181,7 @@ var files = []string{
 	"limiter.go",
 	"queue.go",
 	"enqueue.go",
+	"enqueueselecting.go",
 	"ownwrites.go",
 	"controller.go",
 }
