@@ -28,6 +28,8 @@ type engine[T Object] interface {
 	Memory() int64
 	Reflectors() (all []status.Reflector, queued, blocked int)
 	Abandon()
+	Retire()
+	Retired() bool
 	Handlers() []status.Subscription
 	Subscribe(h deliver.Handler[T], filter func(T) bool, c deliver.Config, invalid error) deliver.Subscriber
 	Pull(ctx context.Context, h deliver.Handler[T], drain func(open func() bool) bool)

@@ -140,7 +140,7 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 			synced = nil
 		}
 		if cond(i.store.Snapshot()) {
-			return nil
+			return i.lasting()
 		}
 		select {
 		case <-published:
@@ -149,11 +149,20 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 			return context.Cause(ctx)
 		case <-i.stopped:
 			if cond(i.store.Snapshot()) {
-				return nil
+				return i.lasting()
 			}
 			return fmt.Errorf("%s: %w", i.resource, ErrStopped)
 		}
 	}
+}
+
+// lasting returns an error if the store may be empty only because of [Informer.Retire], and nil otherwise. Call it after
+// reading the store.
+func (i *Informer[T]) lasting() error {
+	if i.engine.Retired() {
+		return fmt.Errorf("%s: %w", i.resource, ErrStopped)
+	}
+	return nil
 }
 
 // HasCondition returns a function for [Informer.Await]. It returns true for an object that has a condition of that type

@@ -126,6 +126,14 @@ func (h *Hub[T]) WaitForRoom(ctx context.Context) {
 // Full reports whether WaitForRoom would wait.
 func (h *Hub[T]) Full() bool { return slices.ContainsFunc(h.All(), (*Listener[T]).Full) }
 
+// Finish waits until each handler has received its backlog, its listener has ended, or ctx ends. Nothing may be applied
+// meanwhile.
+func (h *Hub[T]) Finish(ctx context.Context) {
+	for _, l := range h.All() {
+		l.waitUntilIdle(ctx)
+	}
+}
+
 // All returns the open listeners.
 func (h *Hub[T]) All() []*Listener[T] {
 	h.mu.Lock()

@@ -43,7 +43,13 @@ type Listener[T object.Object] struct {
 	closed  chan struct{} // closed when the listener has ended
 	ended   error         // why the listener has ended; nil while it is open
 	done    chan struct{} // closed when the listener is released
-	room    chan struct{} // closed when the backlog is no longer full; nil if nobody waits
+	waits   waits
+}
+
+// waits are closed when the backlog has changed; nil if nobody waits.
+type waits struct {
+	room chan struct{} // the backlog is no longer full
+	idle chan struct{} // the handler has received the whole backlog
 }
 
 // filter selects the objects for a handler.
@@ -193,7 +199,7 @@ func (l *Listener[T]) statusLocked(now time.Duration) status.Subscription {
 		Name:     l.config.Name,
 		Backlog:  l.backlog.len(),
 		Synced:   run.IsClosed(l.synced),
-		Blocking: l.room != nil && l.ended == nil,
+		Blocking: l.waits.room != nil && l.ended == nil,
 	}
 	if took := l.calls.took; took != nil {
 		s.Delays, s.Calls = took.delays, took.times
@@ -271,13 +277,33 @@ func (l *Listener[T]) waitForRoom(ctx context.Context) {
 		l.mu.Unlock()
 		return
 	}
-	if l.room == nil {
-		l.room = make(chan struct{})
+	if l.waits.room == nil {
+		l.waits.room = make(chan struct{})
 	}
-	room := l.room
+	room := l.waits.room
 	l.mu.Unlock()
+	l.waitFor(ctx, room)
+}
+
+// waitUntilIdle waits until the handler has received the whole backlog. Nothing may be added to it meanwhile.
+func (l *Listener[T]) waitUntilIdle(ctx context.Context) {
+	l.mu.Lock()
+	if l.backlog.empty() && !l.calls.underWay {
+		l.mu.Unlock()
+		return
+	}
+	if l.waits.idle == nil {
+		l.waits.idle = make(chan struct{})
+	}
+	idle := l.waits.idle
+	l.mu.Unlock()
+	l.waitFor(ctx, idle)
+}
+
+// waitFor waits for one of the channels of waits, or for the end of the listener.
+func (l *Listener[T]) waitFor(ctx context.Context, changed <-chan struct{}) {
 	select {
-	case <-room:
+	case <-changed:
 	case <-l.closed:
 	case <-ctx.Done():
 	}

@@ -73,15 +73,19 @@ func (l *Listener[T]) next(p *pending[T]) bool {
 	more := l.backlog.take(p)
 	l.checkSyncedLocked()
 	if !more {
+		if l.waits.idle != nil {
+			close(l.waits.idle)
+			l.waits.idle = nil
+		}
 		l.running = l.wake != nil
 		if l.ended != nil && !l.running {
 			l.releaseLocked()
 		}
 		return false
 	}
-	if l.room != nil && !l.backlog.full() {
-		close(l.room)
-		l.room = nil
+	if l.waits.room != nil && !l.backlog.full() {
+		close(l.waits.room)
+		l.waits.room = nil
 	}
 	l.calls.begin(now, p.arrival)
 	return true

@@ -32,6 +32,14 @@ func (s *Store[T]) merge(changes []change[T], do func(*edit[T])) []change[T] {
 	return w.Changes
 }
 
+// empty removes all objects, and what the store knows of its sources. It returns the changes.
+func (s *Store[T]) empty() []change[T] {
+	return s.merge(nil, func(w *edit[T]) {
+		w.Replace("", nil, func(_, _ T) bool { return false }, func(object.Key, T) bool { return false })
+		w.next.sources = nil
+	})
+}
+
 // applyLocked begins an edit as e and applies batch with it. It returns the changes of the edit.
 func (s *Store[T]) applyLocked(batch []reflector.Delta[T], e edits.Edit[T]) ([]change[T], error) {
 	for i := range batch {

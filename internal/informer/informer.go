@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"runtime/pprof"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
@@ -83,9 +84,11 @@ type Informer[T object.Object] struct {
 	feeder  feeder[T]
 	audits  *audit.Auditor
 	waiting run.Broadcast // sent when a reflector begins the wait after a failure
+	retired atomic.Bool   // Retire was called; it stays true
 
-	mu      sync.Mutex // protects started
+	mu      sync.Mutex // protects the fields below
 	started bool
+	end     context.CancelCauseFunc // ends the feeder; nil before Run
 }
 
 // feeder keeps the store of an informer equal to what it follows: a mirror, or the selections. Its methods are safe for
@@ -154,13 +157,13 @@ func (f *Informer[T]) Mirrors() []*Mirror[T] { return f.feeder.mirrors() }
 
 // Run follows the collection until ctx ends; see informer.Informer.
 func (f *Informer[T]) Run(ctx context.Context) (err error) {
-	if err := f.begin(); err != nil {
+	feeding, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if err := f.begin(end); err != nil {
 		return err
 	}
 	defer f.Stop()
-	pprof.Do(ctx, pprof.Labels("informer", f.config.Name), func(ctx context.Context) {
-		ctx, end := context.WithCancelCause(ctx)
-		defer end(nil)
+	pprof.Do(feeding, pprof.Labels("informer", f.config.Name), func(ctx context.Context) {
 		var running sync.WaitGroup
 		running.Go(func() { f.startAudits(ctx) })
 		if f.config.Settle != nil {
@@ -171,10 +174,14 @@ func (f *Informer[T]) Run(ctx context.Context) (err error) {
 		running.Wait()
 		f.audits.Stop()
 	})
+	if err == errRetired {
+		f.empty(ctx)
+		err = fmt.Errorf("%s: %w", f.config.Name, err)
+	}
 	return err
 }
 
-func (f *Informer[T]) begin() error {
+func (f *Informer[T]) begin(end context.CancelCauseFunc) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -185,8 +192,33 @@ func (f *Informer[T]) begin() error {
 	case run.IsClosed(f.Hub.Stopped()):
 		return fmt.Errorf("%s: %w", f.config.Name, ErrStopped)
 	}
-	f.started = true
+	f.started, f.end = true, end
 	return nil
+}
+
+// errRetired is why the feeder ends after Retire.
+var errRetired = fmt.Errorf("%w: it was retired", ErrStopped)
+
+// Retire ends the informer, whose handlers receive the deletion of each object; see informer.Informer. It does not wait.
+func (f *Informer[T]) Retire() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.end == nil {
+		f.abandonLocked()
+	} else if !run.IsClosed(f.Hub.Stopped()) {
+		f.retired.Store(true) // before the store becomes empty
+		f.end(errRetired)
+	}
+}
+
+// Retired reports whether the store may be empty because of Retire.
+func (f *Informer[T]) Retired() bool { return f.retired.Load() }
+
+// empty deletes all objects, and waits until the handlers have received that. The feeder must have ended: nothing else
+// writes to the store.
+func (f *Informer[T]) empty(ctx context.Context) {
+	_, _ = f.Hub.Apply(func() ([]change[T], error) { return f.store.empty(), nil }, false)
+	f.Hub.Finish(ctx)
 }
 
 // settle packs the objects again, when the handlers have processed the first list. It may run until ctx ends.
@@ -364,6 +396,10 @@ func (f *Informer[T]) Stop() {
 func (f *Informer[T]) Abandon() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.abandonLocked()
+}
+
+func (f *Informer[T]) abandonLocked() {
 	if !f.started && !run.IsClosed(f.Hub.Stopped()) {
 		f.Stop()
 	}

@@ -81,9 +81,12 @@ func (s *merged[T]) refuse(m *member[T]) {
 	s.settle()
 }
 
-// step makes one step of the informer's store.
+// step makes one step of the informer's store, unless that may have become empty by Retire.
 func (s *merged[T]) step(do func(*edit[T])) {
 	_, _ = s.hub.Apply(func() ([]change[T], error) {
+		if s.informer.Retired() {
+			return nil, nil
+		}
 		return s.store.merge(nil, func(w *edit[T]) {
 			do(w)
 			s.claim(w)
