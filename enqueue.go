@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -12,14 +13,18 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/queue/controller"
+	"github.com/typedinformer/informer/internal/queue/ownwrites"
+	"github.com/typedinformer/informer/status"
 )
 
 // Source adds keys to the queue of a [Controller], for the events of one informer. [EnqueueObject], [EnqueueOwner],
-// [Enqueue] and [EnqueueBy] return one, and [Controller.Watch] subscribes to it. The zero Source is an error.
+// [Enqueue] and [EnqueueBy] return one, and [Controller.Watch] subscribes to it. [EnqueueFrom] returns one for events
+// of another kind. The zero Source is an error.
 type Source[K comparable] struct {
 	resync    time.Duration
 	subscribe func(queue *Queue[K], resync time.Duration) *Subscription
-	store     writtenStore
+	store     WrittenStore
 }
 
 var errZeroSource = errors.New("the Source is zero: make one with EnqueueObject, EnqueueOwner, Enqueue or EnqueueBy")
@@ -81,6 +86,57 @@ func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue
 		return i.Subscribe(handler(queue), config)
 	}
 	return Source[K]{config.Resync, subscribe, i}
+}
+
+// Subscriber is what a [Controller] needs of a subscription that [EnqueueFrom] begins. Its methods are those of
+// [*Subscription], which is one. They must be safe for concurrent use.
+type Subscriber interface {
+	HasSynced() bool
+	WaitSynced(ctx context.Context) error
+	Close()
+	Done() <-chan struct{}
+	// Err returns [ErrClosed] after Close.
+	Err() error
+	Status() status.Subscription
+}
+
+// EnqueueFrom returns a source of keys that does not belong to one informer. [Controller.Watch] calls subscribe, which
+// begins to add keys to queue, and [Controller.Replay] calls it again. resync is that of [Source.WithResync]. stores
+// yields the informers that the keys come from: a controller with OwnWrites waits until the first of them that follows
+// a written object has it. Nil means that it waits for none.
+func EnqueueFrom[K comparable](subscribe func(queue *Queue[K], resync time.Duration) Subscriber,
+	stores iter.Seq[WrittenStore]) Source[K] {
+	return Source[K]{
+		subscribe: func(queue *Queue[K], resync time.Duration) *Subscription {
+			return &Subscription{foreign{subscribe(queue, resync)}}
+		},
+		store: writtenStores(stores),
+	}
+}
+
+// foreign is a Subscriber as a deliver.Subscriber.
+type foreign struct{ Subscriber }
+
+// End implements deliver.Subscriber.
+func (f foreign) End(error) { f.Close() }
+
+// Released implements deliver.Subscriber.
+func (f foreign) Released() <-chan struct{} { return f.Done() }
+
+// writtenStores are several stores as one WrittenStore. Nil is none.
+type writtenStores iter.Seq[WrittenStore]
+
+// await implements WrittenStore.
+func (s writtenStores) await(w ownwrites.Write) controller.Await {
+	if s == nil {
+		return nil
+	}
+	for store := range s {
+		if wait := store.await(w); wait != nil {
+			return wait
+		}
+	}
+	return nil
 }
 
 // replay is a source of a controller that can return its keys again.

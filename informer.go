@@ -79,9 +79,9 @@ func (i *Informer[T]) Run(ctx context.Context) error { return i.engine.Run(ctx) 
 // that has not received the addition of an object receives neither. Then Run returns an error that wraps [ErrStopped].
 //
 // Retire does not wait, so a handler may call it. Run waits for the handlers, but not longer than until its context
-// ends: they may then lack deletions. WaitForResourceVersion, WaitForObject and Await return an error from now on, since
-// an empty store proves nothing. A saved state of Config.WarmStart has the objects. Before Run, Retire ends the informer
-// at once. After Run, or after another call, it does nothing. Release an informer of a [Group] instead.
+// ends: they may then lack deletions. WaitForResourceVersion, WaitForObject and Await return an error from now on,
+// since an empty store proves nothing. A saved state of Config.WarmStart has the objects. Before Run, Retire ends the
+// informer at once. After Run, or after another call, it does nothing. Release an informer of a [Group] instead.
 func (i *Informer[T]) Retire() { i.engine.Retire() }
 
 // HasSynced reports whether the store has received the whole collection. Once true, it stays true.

@@ -72,13 +72,13 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	return cmp.Or(err, undecodable)
 }
 
-// writtenStore is the store of a [Source], for a controller that waits for its writes.
-type writtenStore interface {
+// WrittenStore is an [*Informer] of any type. A controller with OwnWrites waits until its store has a write.
+type WrittenStore interface {
 	// await returns a function that waits until the store has w. It returns nil if the store will never have w.
 	await(w ownwrites.Write) controller.Await
 }
 
-// await implements writtenStore.
+// await implements WrittenStore.
 func (i *Informer[T]) await(w ownwrites.Write) controller.Await {
 	if i.invalid != nil || !i.client.http.HadBase(w.Server) || w.Resource != i.resource.GroupResource() {
 		return nil
@@ -156,8 +156,8 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 	}
 }
 
-// lasting returns an error if the store may be empty only because of [Informer.Retire], and nil otherwise. Call it after
-// reading the store.
+// lasting returns an error if the store may be empty only because of [Informer.Retire], and nil otherwise. Call it
+// after reading the store.
 func (i *Informer[T]) lasting() error {
 	if i.engine.Retired() {
 		return fmt.Errorf("%s: %w", i.resource, ErrStopped)

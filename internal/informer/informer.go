@@ -199,7 +199,8 @@ func (f *Informer[T]) begin(end context.CancelCauseFunc) error {
 // errRetired is why the feeder ends after Retire.
 var errRetired = fmt.Errorf("%w: it was retired", ErrStopped)
 
-// Retire ends the informer, whose handlers receive the deletion of each object; see informer.Informer. It does not wait.
+// Retire ends the informer, whose handlers receive the deletion of each object; see informer.Informer. It does not
+// wait.
 func (f *Informer[T]) Retire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
