@@ -48,7 +48,7 @@ func (s source) HasSynced() bool {
 
 // WaitSynced waits for the members that are in the set now.
 func (s source) WaitSynced(ctx context.Context) error {
-	return s.wait(ctx, func(m *life, sub *informer.Subscription) error {
+	return s.wait(ctx, func(m *life, sub joined) error {
 		select {
 		case <-m.begun:
 		case <-ctx.Done():

@@ -11,8 +11,8 @@ import (
 // Index finds the objects of all members of a [Set] by keys that a function computes from them. It lives as long as the
 // set. [NewIndex] creates one. All methods are safe for concurrent use, and take no lock.
 //
-// Each member has an index of its own, which is consistent with its store. A lookup asks all of them: for 1,000 members
-// it takes some tens of microseconds.
+// Each member has an index of its own, which is consistent with its store. A lookup asks all of them. That takes 5
+// microseconds for 100 members, and 150 for 1,000; see BenchmarkSetLookup.
 type Index[ID comparable, T informer.Object, K comparable] struct {
 	keys func(ID, T) []K
 	// parts has the index of each member, in the order of the set. A reader may keep it: it only grows or is replaced.

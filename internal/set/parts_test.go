@@ -86,7 +86,10 @@ func TestSubscriptionNamesWhatIsMissing(t *testing.T) {
 			s.Errorf("WaitSynced: %v", err)
 		}
 		s.set.Remove("b", Deliver)
-		s.must(sub.WaitSynced(s.Context()))
+		s.must(sub.WaitSynced(s.Context())) // also before b has ended
+		if !sub.HasSynced() || sub.Err() != nil {
+			s.Errorf("after the removal: %v", sub.Err())
+		}
 		for _, wrong := range []*Subscription{
 			s.set.Subscribe(nil, SubscriptionConfig{}),
 			s.set.Subscribe(&recorder{}, SubscriptionConfig{Resync: -1}),

@@ -167,8 +167,8 @@ func TestStartsAreBounded(t *testing.T) {
 	})
 }
 
-// An idle member has the goroutines of its informer, which calls of Run and a watch need, and no other. Nor do handlers.
-// Guarantees: N4
+// An idle member has the goroutines of its informer, which calls of Run and a watch need, and no other. Nor do
+// handlers. Guarantees: N4
 func TestIdleMemberHasOnlyItsInformersGoroutines(t *testing.T) {
 	onStage(t, config{}, []string{"a", "b", "c"}, func(s *stage) {
 		s.set.Subscribe(&recorder{}, SubscriptionConfig{})

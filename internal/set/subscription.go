@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -80,9 +81,15 @@ type Subscription struct {
 	over  <-chan struct{} // closed when the set has stopped
 
 	mu      sync.Mutex // protects the fields below; the last lock in the order of the set
-	members map[*life]*informer.Subscription
+	members map[*life]joined
 	err     error         // why it has ended, unless the set has stopped; nil while it is open
 	done    chan struct{} // closed when it was closed, and no call is under way
+}
+
+// joined is the part of a subscription of a set for one member.
+type joined struct {
+	*informer.Subscription
+	leaves bool // the member was removed; the handler still receives what is left
 }
 
 // subscriber is a subscription of a set, which members join.
@@ -97,7 +104,7 @@ type subscriber[ID comparable, T informer.Object] struct {
 //
 // If h is nil or c is wrong, Subscribe returns a subscription that has ended; see [Subscription.Err].
 func (s *Set[ID, T]) Subscribe(h Handler[ID, T], c SubscriptionConfig) *Subscription {
-	sub := &Subscription{over: s.over, members: map[*life]*informer.Subscription{}, done: make(chan struct{})}
+	sub := &Subscription{over: s.over, members: map[*life]joined{}, done: make(chan struct{})}
 	p := &subscriber[ID, T]{sub, h, informer.SubscriptionConfig[T]{
 		Name:     cmp.Or(c.Name, fmt.Sprintf("%T", h)),
 		Delivery: c.Delivery,
@@ -138,7 +145,7 @@ func (p *subscriber[ID, T]) join(m *member[ID, T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err == nil {
-		p.members[&m.life] = m.informer.Subscribe(memberHandler[ID, T]{m.id, p.handler}, p.config)
+		p.members[&m.life] = joined{Subscription: m.informer.Subscribe(memberHandler[ID, T]{m.id, p.handler}, p.config)}
 	}
 }
 
@@ -146,7 +153,12 @@ func (p *subscriber[ID, T]) join(m *member[ID, T]) {
 func (p *subscriber[ID, T]) leave(m *member[ID, T], delivers bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if sub := p.members[&m.life]; sub != nil && !delivers {
+	switch sub, ok := p.members[&m.life]; {
+	case !ok:
+	case delivers:
+		sub.leaves = true
+		p.members[&m.life] = sub
+	default:
 		sub.Close()
 		delete(p.members, &m.life)
 	}
@@ -205,7 +217,7 @@ func (s *Subscription) Err() error {
 		return fmt.Errorf("the set has stopped: %w", informer.ErrStopped)
 	}
 	for m, sub := range s.members {
-		if err := sub.Err(); err != nil && !errors.Is(err, informer.ErrStopped) {
+		if err := sub.Err(); !sub.leaves && err != nil && !errors.Is(err, informer.ErrStopped) {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
@@ -217,7 +229,7 @@ func (s *Subscription) HasSynced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.members {
-		if !sub.HasSynced() {
+		if !sub.leaves && !sub.HasSynced() {
 			return false
 		}
 	}
@@ -228,11 +240,11 @@ func (s *Subscription) HasSynced() bool {
 // returns nil. A member that is removed meanwhile does not count. If ctx ends first, it returns a [*NotSyncedError],
 // which names the others. It returns the error of Err if the subscription ends first.
 func (s *Subscription) WaitSynced(ctx context.Context) error {
-	return s.wait(ctx, func(m *life, sub *informer.Subscription) error { return sub.WaitSynced(ctx) })
+	return s.wait(ctx, func(m *life, sub joined) error { return sub.WaitSynced(ctx) })
 }
 
 // wait calls do for each member that is in the subscription now. It returns the errors for those that are still in it.
-func (s *Subscription) wait(ctx context.Context, do func(*life, *informer.Subscription) error) error {
+func (s *Subscription) wait(ctx context.Context, do func(*life, joined) error) error {
 	var failed NotSyncedError
 	members := s.present()
 	for m, sub := range members {
@@ -246,21 +258,20 @@ func (s *Subscription) wait(ctx context.Context, do func(*life, *informer.Subscr
 	return failed.of(len(members))
 }
 
-// present returns a copy of members.
-func (s *Subscription) present() map[*life]*informer.Subscription {
+// present returns the members that are in the set.
+func (s *Subscription) present() map[*life]joined {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	members := make(map[*life]*informer.Subscription, len(s.members))
-	for m, sub := range s.members {
-		members[m] = sub
-	}
+	members := maps.Clone(s.members)
+	maps.DeleteFunc(members, func(_ *life, sub joined) bool { return sub.leaves })
 	return members
 }
 
 func (s *Subscription) has(m *life) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.members[m] != nil
+	sub, ok := s.members[m]
+	return ok && !sub.leaves
 }
 
 // ended returns why the whole subscription has ended.
@@ -270,8 +281,8 @@ func (s *Subscription) ended() error {
 	return s.err
 }
 
-// Status returns the status over all members: Backlog is the sum, Busy and Oldest are those of the slowest one, and
-// there are no Delays and Calls. The status of an informer has those of its part.
+// Status returns the status over all present members: Backlog is the sum, Busy and Oldest are those of the slowest one,
+// and there are no Delays and Calls. The status of an informer has those of its part.
 func (s *Subscription) Status() status.Subscription {
 	total := status.Subscription{Synced: s.HasSynced()}
 	for _, sub := range s.present() {
