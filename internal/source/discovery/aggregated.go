@@ -121,7 +121,8 @@ func versionsIn(group string, list json.RawMessage, left *int) (versions []statu
 	return versions, nil
 }
 
-// resourcesIn returns the resources of a version in an aggregated document. A version that was never read may have none.
+// resourcesIn returns the resources of a version in an aggregated document. A version that was never read may have
+// none.
 func resourcesIn(gv schema.GroupVersion, list json.RawMessage, left *int) (all []status.APIResource, err error) {
 	if absent(list) {
 		return nil, nil
