@@ -79,7 +79,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), client.Accept, false)
+	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), client.Accept, false, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,9 @@ type packer = room.Packer
 
 // newPacker returns a packer of objects of type t, a pointer, for one collection. It returns an error if no object can
 // be decoded into a t. Its Failures are DecodeErrors.
-func newPacker(t reflect.Type, keepManagedFields bool, resource Resource) (*packer, error) {
-	k, err := room.NewPacker(t, keepManagedFields)
+func newPacker(t reflect.Type, keepManagedFields bool, parts *Parts, resource Resource) (*packer, error) {
+	k, err := room.NewPacker(t, keepManagedFields, parts.decoders(),
+		parts.packer(t.String()+" of "+resource.GroupVersionResource.String()))
 	k.Failures.Error = func(p *packed, why error) error {
 		return &DecodeError{Resource: resource, Key: KeyOf(p), Err: undecoded.Reason(why)}
 	}
@@ -34,7 +35,7 @@ type compact[T Object] struct{ *core.Informer[*packed] }
 
 // newCompact returns a compact engine, and the store of its decoded objects.
 func newCompact[T Object](client *Client, resource Resource, config Config[T]) (compact[T], *Store[T]) {
-	packer, err := newPacker(config.goType(), config.KeepManagedFields, resource)
+	packer, err := newPacker(config.goType(), config.KeepManagedFields, config.Parts, resource)
 	if invalid := config.validate(); invalid != nil {
 		err = invalid // says more
 	}

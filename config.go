@@ -35,6 +35,9 @@ type Config[T Object] struct {
 	// Layout is how the informer holds objects in memory. The zero value is LayoutShared: objects share equal parts, so
 	// code that writes to one changes others too.
 	Layout Layout
+	// Parts makes informers that have the same one share equal parts of their objects, for example those of clusters that
+	// run the same programs; see [Parts]. Nil means that this informer shares nothing with others.
+	Parts *Parts
 	// Prototype is needed only if T is an interface type, for example in a program that learns the type of its objects at
 	// run time. It is a pointer of the type to decode, such as &corev1.Pod{} for an Informer[client.Object]. Its content
 	// does not matter, and it may be a nil pointer. The type of Prototype must be a valid T; see [Object]. Nil means T

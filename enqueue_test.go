@@ -425,7 +425,7 @@ func enqueueUndecodable(t *testing.T, predicates ...Predicate[*thing]) {
 	queue := NewQueue(QueueConfig[Key]{})
 	EnqueueObject(inf, predicates...).subscribe(queue, 0)
 
-	packer, err := newPacker(reflect.TypeFor[*thing](), false, Resource{})
+	packer, err := newPacker(reflect.TypeFor[*thing](), false, nil, Resource{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,9 @@ func (c *Config[T]) joins(first *Config[T]) error {
 	zero := Config[T]{}
 	mine.Prototype, theirs.Prototype = zero.Prototype, zero.Prototype // of the same type
 	mine.Logger, theirs.Logger = nil, nil                             // in use: comparing them is a data race
-	if !reflect.DeepEqual(mine, zero) && !reflect.DeepEqual(mine, theirs) {
+	mine.Parts, theirs.Parts = nil, nil                               // in use as well
+	if (c.Parts != nil || !reflect.DeepEqual(mine, zero)) &&
+		(c.Parts != first.Parts || !reflect.DeepEqual(mine, theirs)) {
 		return errors.New("the informer already exists, with another Config")
 	}
 	return nil

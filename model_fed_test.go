@@ -151,7 +151,7 @@ type thingPacker struct {
 }
 
 func newThingPacker(m *Model) thingPacker {
-	packer, err := newPacker(reflect.TypeFor[*thing](), false, Resource{})
+	packer, err := newPacker(reflect.TypeFor[*thing](), false, nil, Resource{})
 	if err != nil {
 		m.Fatal(err)
 	}

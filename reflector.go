@@ -133,7 +133,7 @@ func newProgress[H Object](source *fetch.Source, d *intake.Decoder[H], list *bud
 // newDecoder returns the decoder of a reflector of resource.
 func newDecoder[T, H Object](client *Client, resource Resource, config Config[T], packing intake.Packing[H],
 	transform func(H) (H, error)) (*intake.Decoder[H], error) {
-	pool, err := decode.NewPool(packing.Type(), client.http.Accept, config.KeepManagedFields)
+	pool, err := decode.NewPool(packing.Type(), client.http.Accept, config.KeepManagedFields, config.Parts.decoders())
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,9 @@ type Options struct {
 	// UnsafeDisableDeepCopy or in a handler, must not write: it would change other objects, too. Use
 	// informer.LayoutSeparate until it does not.
 	Layout informer.Layout
+	// Parts makes caches that have the same one share equal parts of their objects, for example those of clusters that run
+	// the same programs; see informer.Parts. Nil means that the cache shares nothing with others.
+	Parts *informer.Parts
 	// DropManagedFields leaves out metadata.managedFields, which only server-side apply uses. It costs nothing, unlike
 	// cache.TransformStripManagedFields: a transform makes an informer share fewer parts.
 	DropManagedFields bool
@@ -115,6 +118,7 @@ func (o *Options) storages(kind kindOf, newInformer bool) (*storages, error) {
 		others: storage{
 			Options: clientcache.Options{
 				Layout:            &o.Layout,
+				Parts:             o.Parts,
 				DropManagedFields: o.DropManagedFields,
 				AuditEvery:        o.AuditEvery,
 			},
@@ -183,6 +187,7 @@ func (s storage) checkEffect(fields string) error {
 		set  bool
 	}{
 		{"Layout", s.Layout != nil && *s.Layout != informer.LayoutShared},
+		{"Parts", s.Parts != nil},
 		{"DropManagedFields", s.DropManagedFields},
 		{"AuditEvery", s.AuditEvery != 0},
 		{"OnDemand", s.onDemand},

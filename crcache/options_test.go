@@ -195,6 +195,30 @@ func TestUnsafeDisableDeepCopy(t *testing.T) {
 	}
 }
 
+// Caches of two clusters with the same Parts share equal parts of objects; others do not.
+func TestPartsOfTwoClusters(t *testing.T) {
+	for _, common := range []bool{false, true} {
+		var parts *informer.Parts
+		if common {
+			parts = new(informer.Parts)
+		}
+		var first [2]*corev1.Container
+		for i := range first {
+			w := newWorld(t, false)
+			w.pod("a", "x")
+			held, err := crcache.Get[*corev1.Pod](t.Context(), w.started(cache.Options{}, crcache.Options{Parts: parts}),
+				client.ObjectKey{Namespace: "a", Name: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first[i] = &held.Spec.Containers[0]
+		}
+		if shared := first[0] == first[1]; shared != common {
+			t.Errorf("with the same Parts %v, containers are shared: %v", common, shared)
+		}
+	}
+}
+
 // SyncPeriod and the resync period of a handler repeat all objects. As in client-go, a handler that is added to a
 // running informer cannot shorten the period.
 func TestSyncPeriod(t *testing.T) {

@@ -21,6 +21,9 @@ type Options struct {
 	// client-go's informers may write to objects that they have read. With informer.LayoutShared, objects take half the
 	// memory, and such code changes other objects, too. Objects of a ListerWatcher share nothing in either.
 	Layout *informer.Layout
+	// Parts makes informers that have the same one share equal parts of their objects, for example those of several
+	// clusters; see informer.Parts. Nil means that an informer shares nothing with others.
+	Parts *informer.Parts
 	// DropManagedFields leaves out metadata.managedFields, which only server-side apply uses. It costs nothing, unlike a
 	// transform that does the same.
 	DropManagedFields bool
@@ -140,6 +143,7 @@ func (c *Config) informer(p Part) informer.Config[Object] {
 		Transform:         transforming(c.Kind, p.Transform),
 		KeepManagedFields: !c.Options.DropManagedFields,
 		Layout:            c.Options.layout(),
+		Parts:             c.Options.Parts,
 		PageSize:          c.PageSize,
 		PagedList:         c.PagedList,
 		AuditEvery:        c.Options.AuditEvery,

@@ -59,7 +59,7 @@ func runSelected(t *testing.T, server silence, test func(s selected), labels ...
 		if err != nil {
 			t.Fatal(err)
 		}
-		pool, err := decode.NewPool(reflect.TypeFor[thing](), "", false)
+		pool, err := decode.NewPool(reflect.TypeFor[thing](), "", false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ type Client struct {
 func New(config Config, invalid error) *Client {
 	c := &Client{config: config}
 	if invalid == nil {
-		c.decoders, invalid = decode.NewPool(config.Type, config.HTTP.Accept, true)
+		c.decoders, invalid = decode.NewPool(config.Type, config.HTTP.Accept, true, nil)
 	}
 	if invalid != nil {
 		c.invalid = config.Terminal(invalid)

@@ -167,6 +167,7 @@ type Decoder struct {
 	json              *jsonDecoder
 	wire              *protobufDecoder
 	shared            weakSharer
+	parts             *Parts              // nil if the decoder shares with no other
 	hash              func([]byte) uint64 // hashes the bytes of a part; tests set a weak hash
 	found             Checked             // what Check has found so far
 	alone             extent              // of the object that was decoded or checked last
@@ -202,7 +203,7 @@ type Origin struct {
 	// skips parts whose bytes are unchanged. Nothing checks Made: if it is wrong, Decode reads memory that does not belong
 	// to Before.
 	Made bool
-	// Share lets the object share parts with other objects. Before must be nil.
+	// Share lets the object share parts with other objects. Before must be nil, unless the decoder has Parts.
 	Share bool
 	// Nameless means that an object without a name is no error.
 	Nameless bool
@@ -328,7 +329,7 @@ func (d *Decoder) typed(target any, f Format, raw []byte, old unsafe.Pointer, re
 	v := reflect.ValueOf(target).Elem()
 	var shared *sharer
 	if share {
-		shared = d.shared.get()
+		shared = d.shared.get(d.parts)
 	}
 	var ok bool
 	var err error

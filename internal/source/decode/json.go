@@ -331,7 +331,11 @@ func (d *jsonDecoder) part(part int, p, old unsafe.Pointer, f *member) bool {
 func (d *jsonDecoder) member(p, old unsafe.Pointer, f *member, depth int) bool {
 	to := at(p, f.offset)
 	metadata := depth == 1 && d.inMetadata // the only value without its managedFields
-	if d.shared == nil || metadata || !f.plan.shareable() || !f.hits.worth() {
+	if d.shared == nil || metadata || !f.plan.shareable() {
+		return d.value(to, at(old, f.offset), f.plan, depth)
+	}
+	worth := f.hits.worth()
+	if !worth && d.shared.parts == nil {
 		return d.value(to, at(old, f.offset), f.plan, depth)
 	}
 	d.space()
@@ -340,13 +344,17 @@ func (d *jsonDecoder) member(p, old unsafe.Pointer, f *member, depth int) bool {
 	if raw == nil {
 		return false
 	}
+	if !worth && !f.hits.samples(raw) {
+		d.i = from
+		return d.value(to, at(old, f.offset), f.plan, depth)
+	}
 	cost, found := d.shared.find(raw, f.typ, to)
 	if f.hits.note(found); found {
 		return d.left.take(cost)
 	}
 	d.i = from
 	left := d.left
-	if !d.value(to, nil, f.plan, depth) {
+	if !d.value(to, at(old, f.offset), f.plan, depth) {
 		return false
 	}
 	d.shared.put(raw, f.typ, to, left-d.left)

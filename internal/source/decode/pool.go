@@ -5,24 +5,20 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Pool decodes objects of one type. It has idle decoders, as each knows more with every object. It is safe for
-// concurrent use.
+// Pool decodes objects of one type. It has idle decoders, as each knows more with every object. Pools of equal types
+// that have the same [Parts] use the same decoders. It is safe for concurrent use.
 type Pool struct {
 	goType            reflect.Type
 	typ               *Type
 	accept            string // for an object or a watch
 	acceptList        string
 	keepManagedFields bool
-	doubt             doubt
-
-	first atomic.Pointer[Decoder] // an idle decoder that the garbage collector does not free
-	more  sync.Pool               // other idle ones, of type *Decoder
+	parts             *Parts // nil for none
+	idle              *idle
 }
 
 // DropManagedFields is a parameter of JSON in an Accept header. It asks the server to leave out managedFields
@@ -30,8 +26,9 @@ type Pool struct {
 const DropManagedFields = ";drop=metadata.managedFields"
 
 // NewPool returns a pool for objects of type t, a pointer, that accepts the media types in configured from which
-// such objects can be decoded. An empty configured means protobuf and JSON.
-func NewPool(t reflect.Type, configured string, keepManagedFields bool) (*Pool, error) {
+// such objects can be decoded. An empty configured means protobuf and JSON. A nil parts means that the pool shares with
+// no other.
+func NewPool(t reflect.Type, configured string, keepManagedFields bool, parts *Parts) (*Pool, error) {
 	typ, err := TypeOf(t)
 	if err != nil {
 		return nil, err
@@ -66,6 +63,8 @@ func NewPool(t reflect.Type, configured string, keepManagedFields bool) (*Pool, 
 		accept:            as("PartialObjectMetadata"),
 		acceptList:        as("PartialObjectMetadataList"),
 		keepManagedFields: keepManagedFields,
+		parts:             parts,
+		idle:              parts.idleOf(idleKey{t, keepManagedFields}),
 	}, nil
 }
 
@@ -81,6 +80,9 @@ func (p *Pool) Accept() string { return p.accept }
 // AcceptList returns the media types that a request for a list accepts.
 func (p *Pool) AcceptList() string { return p.acceptList }
 
+// Common reports whether the objects share parts with those of other pools, and so with their own versions before.
+func (p *Pool) Common() bool { return p.parts != nil }
+
 // Check returns an error if an object cannot be decoded from f.
 func (p *Pool) Check(f Format) error {
 	if f == Protobuf && !p.typ.Protobuf() {
@@ -91,21 +93,21 @@ func (p *Pool) Check(f Format) error {
 
 // Get returns a decoder, for one goroutine. Put takes it back.
 func (p *Pool) Get() *Decoder {
-	if d := p.first.Swap(nil); d != nil {
+	if d := p.idle.first.Swap(nil); d != nil {
 		return d
 	}
-	if d, ok := p.more.Get().(*Decoder); ok {
+	if d, ok := p.idle.more.Get().(*Decoder); ok {
 		return d
 	}
 	d := NewDecoder(p.typ, p.keepManagedFields)
-	d.doubt = &p.doubt
+	d.doubt, d.parts = &p.idle.doubt, p.parts
 	return d
 }
 
 // Put takes back a decoder of Get. A decoder that is not put back is lost to the pool, but does no harm.
 func (p *Pool) Put(d *Decoder) {
-	if !p.first.CompareAndSwap(nil, d) {
-		p.more.Put(d)
+	if !p.idle.first.CompareAndSwap(nil, d) {
+		p.idle.more.Put(d)
 	}
 }
 

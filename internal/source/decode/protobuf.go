@@ -201,7 +201,7 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 		}
 		left := d.left
 		metadata := depth == 1 && d.inMetadata // the only value without its managedFields
-		share := d.shared != nil && !metadata && known.plan.wire >= wirePointer && known.hits.worth()
+		share := !metadata && known.plan.wire >= wirePointer && d.shared.wants(&known.hits, body)
 		if share {
 			cost, found := d.shared.find(body, known.plan.typ, to)
 			if known.hits.note(found); found {

@@ -82,8 +82,10 @@ func hashOf(text []byte) uint64 {
 // sharer lets pointers, slices and maps that were decoded from the same bytes share one value. It remembers a limited
 // number of values. The garbage collector may free it between two objects, so it keeps nothing alive for long.
 type sharer struct {
-	seed maphash.Seed
-	sets [1 << 11]sharedSet
+	parts      *Parts // of several decoders, which remember for longer; nil for none
+	generation uint64 // of parts
+	seed       maphash.Seed
+	sets       [1 << 11]sharedSet
 }
 
 // sharedSet has the values of one hash. The one that was found comes first. A new value replaces the second one, so
@@ -110,10 +112,14 @@ const maxShared = 4 << 10
 // weakSharer is a sharer that the garbage collector may free. The zero value is ready for use.
 type weakSharer struct{ weak.Pointer[sharer] }
 
-func (w *weakSharer) get() *sharer {
+// get returns the sharer. parts is the same in each call.
+func (w *weakSharer) get(parts *Parts) *sharer {
 	s := w.Value()
-	if s == nil {
-		s = &sharer{seed: maphash.MakeSeed()}
+	if s == nil || parts != nil && s.generation != parts.generation.Load() {
+		s = &sharer{seed: maphash.MakeSeed(), parts: parts}
+		if parts != nil {
+			s.generation = parts.generation.Load()
+		}
 		w.Pointer = weak.Make(s)
 	}
 	return s
@@ -121,6 +127,11 @@ func (w *weakSharer) get() *sharer {
 
 func (s *sharer) set(raw []byte) *sharedSet {
 	return &s.sets[maphash.Bytes(s.seed, raw)&uint64(len(s.sets)-1)]
+}
+
+// wants reports whether to look for a value that was decoded from raw, in a field with these hits. A nil s wants none.
+func (s *sharer) wants(h *hits, raw []byte) bool {
+	return s != nil && (h.worth() || s.parts != nil && h.samples(raw))
 }
 
 // find sets the t at p to the value that was decoded from raw, and returns what that takes of the budget. It returns
@@ -144,17 +155,38 @@ func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) (cost int, o
 		set.since = 0
 		return cost, true
 	}
-	return 0, false
+	if s.parts == nil {
+		return 0, false
+	}
+	value, cost, ok := s.parts.find(partIDOf(raw), t)
+	if !ok {
+		return 0, false
+	}
+	if t.Kind() == reflect.Slice {
+		*(*words)(p) = value
+	} else {
+		*(*unsafe.Pointer)(p) = value.data
+	}
+	s.remember(raw, t, value, budget(cost))
+	return cost, true
 }
 
 // put remembers the t at p, which was decoded from raw and took cost of the budget.
 func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer, cost budget) {
-	if len(raw) > maxShared {
-		return
-	}
 	value := words{data: *(*unsafe.Pointer)(p)}
 	if t.Kind() == reflect.Slice {
 		value = *(*words)(p)
+	}
+	s.remember(raw, t, value, cost)
+	if s.parts != nil {
+		s.parts.put(s.generation, partIDOf(raw), t, value, cost)
+	}
+}
+
+// remember remembers a value until the next garbage collection.
+func (s *sharer) remember(raw []byte, t reflect.Type, value words, cost budget) {
+	if len(raw) > maxShared {
+		return
 	}
 	set := s.set(raw)
 	if set.since++; set.values[0].typ == nil || set.since > patience {

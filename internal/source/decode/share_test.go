@@ -22,7 +22,7 @@ import (
 // The sharer's memory is released by the next garbage collection.
 func TestShareHoldsWeakly(t *testing.T) {
 	var w weakSharer
-	w.get().put([]byte("raw"), reflect.TypeFor[*int](), reflect.ValueOf(new(*int)).UnsafePointer(), 8)
+	w.get(nil).put([]byte("raw"), reflect.TypeFor[*int](), reflect.ValueOf(new(*int)).UnsafePointer(), 8)
 	runtime.GC()
 	if w.Value() != nil {
 		t.Error("not collected")
@@ -33,7 +33,7 @@ func TestShareHoldsWeakly(t *testing.T) {
 func TestShareOfOneSet(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		var w weakSharer
-		s := w.get()
+		s := w.get(nil)
 		var same [][]byte // all in one set
 		for i := 0; len(same) < 3; i++ {
 			if raw := fmt.Append(nil, "raw", i); len(same) == 0 || s.set(raw) == s.set(same[0]) {

@@ -75,6 +75,9 @@ func (d *Decoder) verified(obj any, f Format, raw []byte, from Origin) any {
 	d.verifier.modified = field
 	d.shared = weakSharer{} // what it remembers may be what was written to
 	d.doubt.objects.Store(verifyAfter)
+	if d.parts != nil {
+		d.parts.distrust()
+	}
 	return anew
 }
 

@@ -51,14 +51,20 @@ func typeOf[T any](t *testing.T) *Type {
 
 func encodePod(t *testing.T, f Format, pod *corev1.Pod) []byte {
 	t.Helper()
+	return encoded(t, f, pod)
+}
+
+// encoded returns obj in format f.
+func encoded(t *testing.T, f Format, obj interface{ Marshal() ([]byte, error) }) []byte {
+	t.Helper()
 	if f == Protobuf {
-		raw, err := pod.Marshal()
+		raw, err := obj.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return raw
 	}
-	raw, err := json.Marshal(pod)
+	raw, err := json.Marshal(obj)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +146,7 @@ func TestVerifyFindsAWriteToASharedPart(t *testing.T) {
 			pods := fleet.New(fleet.Config{Pods: warm + 2*soon})
 			d := NewDecoder(typeOf[*corev1.Pod](t), false)
 			tolerations := []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
-			remembered := d.shared.get() // the garbage collector ends the harm, too
+			remembered := d.shared.get(nil) // the garbage collector ends the harm, too
 			found := 0
 			for i := range warm + 2*soon {
 				pod := pods.Pod(i)
@@ -203,7 +209,7 @@ func TestVerifyOfUnstructuredObjects(t *testing.T) {
 func TestVerifyEachAfterAFinding(t *testing.T) {
 	const objects = 50
 	pods := fleet.New(fleet.Config{Pods: objects})
-	pool, err := NewPool(reflect.TypeFor[*corev1.Pod](), "", false)
+	pool, err := NewPool(reflect.TypeFor[*corev1.Pod](), "", false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,6 +162,7 @@ func (d *Decoder[T]) decode(decoder *decode.Decoder, f decode.Format, raw []byte
 	case d.Transform == nil && !object.IsNil(e.old):
 		from.Before = d.Packing.Alive(e.old)
 		from.Made = d.Own && from.Before != nil
+		from.Share = d.Share && d.Pool.Common()
 	case d.Transform == nil:
 		from.Share = d.Share
 	}

@@ -27,11 +27,11 @@ import (
 
 // newDecoder returns a decoder of a T, without functions of a user.
 func newDecoder[T object.Object](t testing.TB) *Decoder[T] {
-	pool, err := decode.NewPool(reflect.TypeFor[T](), "", false)
+	pool, err := decode.NewPool(reflect.TypeFor[T](), "", false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), "", false)
+	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), "", false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,7 +213,7 @@ func read(t *testing.T, configure func(*Config[*corev1.Pod]), f func(r *reading)
 			t.Fatal(err)
 		}
 		client.Suspension.Wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(r.asleep.Load())) }
-		pool, err := decode.NewPool(reflect.TypeFor[*corev1.Pod](), "", false)
+		pool, err := decode.NewPool(reflect.TypeFor[*corev1.Pod](), "", false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

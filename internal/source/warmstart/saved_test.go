@@ -77,7 +77,7 @@ func newRig[T any](t testing.TB, pack bool) *rig {
 	t.Helper()
 	r := &rig{TB: t, storage: memory{}, server: &server{version: "7"}}
 	goType := reflect.TypeFor[T]()
-	pool, err := decode.NewPool(goType, "", false)
+	pool, err := decode.NewPool(goType, "", false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func newRig[T any](t testing.TB, pack bool) *rig {
 	}
 	r.config.Identity.SetType(goType)
 	if pack {
-		if r.packer, err = compact.NewPacker(goType, false); err != nil {
+		if r.packer, err = compact.NewPacker(goType, false, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		r.config.Packing = packing{r.packer}

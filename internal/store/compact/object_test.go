@@ -19,7 +19,7 @@ import (
 // newPods returns a packer of pods.
 func newPods(t *testing.T) *Packer {
 	t.Helper()
-	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestSettleLeavesFailedAndUnpackedObjects(t *testing.T) {
 	pod, raw := podOf(t, k, `"name":"a","uid":"1","resourceVersion":"1"`)
 	failed, held, good := k.Unread(d, decode.JSON, raw, nil, nil), k.Hold(pod), k.Unread(d, decode.JSON, raw, nil, nil)
 	failed.fail(errors.New("test"))
-	k.bytes = pack.Packer{} // every dictionary is outdated now
+	k.bytes = &pack.Packer{} // every dictionary is outdated now
 	before := good.body.Load()
 	k.Settle(t.Context(), slices.Values([]*Object{failed, held, good}))
 	if failed.Failed() == nil || failed.Decoded(nil) != nil {

@@ -81,7 +81,7 @@ func checkLabels(t *testing.T, set map[string]string) {
 
 // Settle packs objects again that were packed with an older dictionary. Readers get equal objects before, during and after that.
 func TestSettle(t *testing.T) {
-	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestSettle(t *testing.T) {
 	end()
 	last := objects[0]
 	body := last.body.Load()
-	k.bytes = pack.Packer{} // every dictionary is outdated now
+	k.bytes = &pack.Packer{} // every dictionary is outdated now
 	k.Settle(ended, slices.Values(objects))
 	if last.body.Load() != body {
 		t.Error("Settle continues after its context has ended")
@@ -150,7 +150,7 @@ func TestSettle(t *testing.T) {
 // Packed objects decode in the format and with the list that each came with.
 func TestPackedHasItsFormatAndList(t *testing.T) {
 	pods := func(kind, version string) *decode.ListInfo { return &decode.ListInfo{Kind: kind, APIVersion: version} }
-	k, err := NewPacker(reflect.TypeFor[*unstructured.Unstructured](), false)
+	k, err := NewPacker(reflect.TypeFor[*unstructured.Unstructured](), false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestPackedHasItsFormatAndList(t *testing.T) {
 		}
 	}
 
-	if k, err = NewPacker(reflect.TypeFor[*corev1.Pod](), false); err != nil {
+	if k, err = NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	all = nil
@@ -193,7 +193,7 @@ func TestPackedHasItsFormatAndList(t *testing.T) {
 // failure. Each is reported once.
 // Guarantees: R17, R22
 func TestFailuresAreForgotten(t *testing.T) {
-	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,14 +23,20 @@ type Packer struct {
 	Failures  Failures
 
 	pool  *decode.Pool
-	bytes pack.Packer
+	bytes *pack.Packer
 	last  atomic.Pointer[form] // the form of the last object
 }
 
 // NewPacker returns a packer of objects of type t, a pointer. It returns an error if no object can be decoded into a t.
-func NewPacker(t reflect.Type, keepManagedFields bool) (*Packer, error) {
-	pool, err := decode.NewPool(t, "", keepManagedFields)
-	return &Packer{pool: pool}, err
+//
+// Several packers may have the same parts and bytes: they then use the same decoders and dictionaries. Nil means that
+// the packer has its own.
+func NewPacker(t reflect.Type, keepManagedFields bool, parts *decode.Parts, bytes *pack.Packer) (*Packer, error) {
+	if bytes == nil {
+		bytes = &pack.Packer{}
+	}
+	pool, err := decode.NewPool(t, "", keepManagedFields, parts)
+	return &Packer{pool: pool, bytes: bytes}, err
 }
 
 // Type returns the type of the objects, a pointer.

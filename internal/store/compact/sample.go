@@ -16,7 +16,7 @@ type Sample struct {
 // MeanSize returns the mean memory that objects of type t would take in packed form. It packs objects with a dictionary
 // of known, which are others of the same collection. It returns 0 if that fails.
 func MeanSize(t reflect.Type, known, objects []Sample) float64 {
-	k, err := NewPacker(t, true) // what is to be dropped is no longer in the samples
+	k, err := NewPacker(t, true, nil, nil) // what is to be dropped is no longer in the samples
 	if err != nil || len(objects) == 0 {
 		return 0
 	}

@@ -38,7 +38,7 @@ func (c *calls) OnDelete(last *corev1.Pod, final bool) {
 // A handler receives a chain of changes even if some versions of the object cannot be decoded again.
 // Guarantees: H2, R17
 func TestUnpackerLeavesOutWhatCannotBeDecoded(t *testing.T) {
-	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // An object that was packed without being decoded is the one that was decoded and packed.
 // Guarantees: D3
 func TestUnreadIsPack(t *testing.T) {
-	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestUnreadIsPack(t *testing.T) {
 // the only way to know.
 // Guarantees: D3
 func TestRestoredIsNotDecoded(t *testing.T) {
-	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestRestoredIsNotDecoded(t *testing.T) {
 // The next version of an object that somebody has read is decoded when it arrives, until nobody reads any more. So it shares with the
 // version that a reader holds.
 func TestUnreadUntilItIsRead(t *testing.T) {
-	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,3 +201,25 @@ func (p *Packer) tryLocked(size int) {
 		p.current.Store(next)
 	}
 }
+
+// Packers has a [Packer] for each kind of values, for users that share dictionaries. The zero value is ready for use.
+// It is safe for concurrent use.
+type Packers struct {
+	mu      sync.Mutex // protects the field below
+	packers map[string]*Packer
+}
+
+// Of returns the Packer of a kind of values.
+func (ps *Packers) Of(kind string) *Packer {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	known := ps.packers[kind]
+	if known == nil {
+		known = &Packer{}
+		if ps.packers == nil {
+			ps.packers = map[string]*Packer{}
+		}
+		ps.packers[kind] = known
+	}
+	return known
+}

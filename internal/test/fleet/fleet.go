@@ -33,6 +33,9 @@ import (
 type Config struct {
 	// Seed selects one of the fleets of the same size. Zero is a seed like any other.
 	Seed uint64
+	// Cluster selects one of the clusters that run the same workloads, with the same templates. Its pods have names, UIDs,
+	// nodes, IPs and times of their own. Zero is a cluster like any other.
+	Cluster uint64
 	// Pods is the number of pods. Zero means 1,000.
 	Pods int
 	// Namespaces is the number of namespaces, which have different numbers of pods. One of them is kube-system, if there
@@ -89,6 +92,7 @@ type Fleet struct {
 	nodeSalt   uint64     // the start of the nodes in the range of addresses
 	podSalt    uint64     // the start of the pods
 	firstRV    uint64
+	seed       uint64 // of what distinguishes pods
 }
 
 // New returns the fleet for c. It takes about a microsecond per workload, and builds no pods.
@@ -103,6 +107,14 @@ func New(c Config) *Fleet {
 		firstRV:    uint64(r.between(120_000_000, 480_000_000)),
 	}
 	f.workloads = newWorkloads(&r, c, f.namespaces)
+	f.seed = c.Seed
+	if c.Cluster > 0 {
+		own := newRNG(c.Seed, domainCluster, c.Cluster)
+		f.seed, f.nodeSalt, f.podSalt = own.uint64(), own.uint64(), own.uint64()
+		for i := range f.workloads {
+			f.workloads[i].cluster = c.Cluster
+		}
+	}
 	return f
 }
 

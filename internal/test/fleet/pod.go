@@ -90,7 +90,7 @@ func (f *Fleet) initialState(i int) podState {
 	number := f.workloadOf(i)
 	w := &f.workloads[number]
 	ordinal := i - w.first
-	r := newRNG(f.config.Seed, domainInitial, uint64(i))
+	r := newRNG(f.seed, domainInitial, uint64(i))
 	s := podState{
 		id:       uint64(i),
 		rv:       f.firstRV + rvStride*uint64(i) + uint64(r.n(rvStride)),
@@ -119,7 +119,7 @@ func (f *Fleet) initialState(i int) podState {
 	}
 
 	// Pods of a workload were created by its last rollout, within minutes, except for those replaced since.
-	age := newRNG(w.seed, domainInitial, 0)
+	age := newRNG(w.seed, domainInitial, w.cluster)
 	rollout := epoch - int64(age.between(3_600, 30*86_400))
 	s.created = min(rollout+int64(r.n(20+4*w.replicas)), epoch-3_000)
 	if r.chance(20) {
@@ -171,7 +171,7 @@ func (s *podState) at(seconds int32) metav1.Time {
 // build makes the pod with state s.
 func (f *Fleet) build(s *podState) *corev1.Pod {
 	w := &f.workloads[s.workload]
-	r := newRNG(f.config.Seed, domainPod, s.id)
+	r := newRNG(f.seed, domainPod, s.id)
 	nodeName, hostIP := f.node(int(s.node))
 
 	shape := newShaper(w)

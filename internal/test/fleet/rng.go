@@ -22,6 +22,7 @@ const (
 	domainContainer
 	domainImage
 	domainChanges
+	domainCluster
 )
 
 // newRNG returns the sequence for number id of a domain. It costs a few nanoseconds, so values can be drawn again

@@ -118,7 +118,7 @@ func (f *Fleet) containerStatus(s *podState, pod *corev1.Pod, i int) corev1.Cont
 	if i == 0 && s.restarts > 0 {
 		restarts, startedAt = s.restarts, s.restartAt
 	}
-	r := newRNG(f.config.Seed, domainContainer, s.id<<24|uint64(i)<<20|uint64(restarts)&(1<<20-1))
+	r := newRNG(f.seed, domainContainer, s.id<<24|uint64(i)<<20|uint64(restarts)&(1<<20-1))
 	status.ContainerID = "containerd://" + r.hex(64)
 	status.ImageID = imageID(c.Image)
 	status.RestartCount = restarts
@@ -127,7 +127,7 @@ func (f *Fleet) containerStatus(s *podState, pod *corev1.Pod, i int) corev1.Cont
 		if exit.Reason == "OOMKilled" {
 			exit.ExitCode = 137
 		}
-		previous := newRNG(f.config.Seed, domainContainer, s.id<<24|uint64(i)<<20|uint64(restarts-1)&(1<<20-1))
+		previous := newRNG(f.seed, domainContainer, s.id<<24|uint64(i)<<20|uint64(restarts-1)&(1<<20-1))
 		exit.ContainerID = "containerd://" + previous.hex(64)
 		exit.StartedAt, exit.FinishedAt = s.at(s.runningAt), s.at(s.restartAt-1)
 		status.LastTerminationState.Terminated = &exit
@@ -157,7 +157,7 @@ func (f *Fleet) initStatus(s *podState, pod *corev1.Pod, i int) corev1.Container
 		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
 		return status
 	}
-	r := newRNG(f.config.Seed, domainContainer, s.id<<24|uint64(8+i)<<20)
+	r := newRNG(f.seed, domainContainer, s.id<<24|uint64(8+i)<<20)
 	status.ContainerID = "containerd://" + r.hex(64)
 	status.ImageID = imageID(c.Image)
 	status.Ready = true

@@ -106,7 +106,7 @@ func (s *shaper) owner() {
 
 // uid returns the UID of the object that owns the workload's pods.
 func (w *workload) uid() types.UID {
-	r := newRNG(w.seed, domainOwner, 0)
+	r := newRNG(w.seed, domainOwner, w.cluster)
 	return types.UID(r.uuid())
 }
 

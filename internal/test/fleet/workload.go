@@ -19,6 +19,7 @@ const (
 // workload has the minimal common data of its pods. The template is drawn again from seed whenever a pod is built.
 type workload struct {
 	seed      uint64
+	cluster   uint64 // Config.Cluster
 	kind      kind
 	namespace string
 	name      string

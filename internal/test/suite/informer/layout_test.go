@@ -6,10 +6,12 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/world"
 )
 
@@ -108,6 +110,58 @@ func TestObjectsShareUnlessSeparate(t *testing.T) {
 				w.Errorf("observed=%v: %d objects have %d containers", observed, pods, len(containers))
 			}
 			stop()
+		}
+	})
+}
+
+// Informers of two clusters share equal parts if they have the same Parts. A program that writes to such a part is
+// reported by the informer that finds it, and both take the right one.
+// Guarantees: D6
+func TestPartsOfTwoClusters(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		var parts informer.Parts
+		var informers [2]*informer.Informer[*corev1.Pod]
+		other := informertest.NewServer(informertest.Options{InMemory: true})
+		defer other.Close()
+		collection := informertest.Register[*corev1.Pod](other, informertest.Resource{GroupVersionResource: world.PodGVR})
+		create := func(name string) *corev1.Pod {
+			pod := world.NewPod("ns", name)
+			pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "right"}}
+			w.Create(pod.DeepCopy())
+			if _, err := collection.Create(pod); err != nil {
+				w.Fatal(err)
+			}
+			return pod
+		}
+		create("a")
+		client, err := informer.NewClient(other.Config())
+		if err != nil {
+			w.Fatal(err)
+		}
+		for i, c := range []*informer.Client{w.Client(), client} {
+			config, _ := world.Logged()
+			config.Parts = &parts
+			informers[i] = informer.New(c, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+			defer world.Start(w.T, informers[i])()
+			synctest.Wait()
+		}
+		held := func(i int, name string) *corev1.Container { return &world.Held(informers[i])[name].Spec.Containers[0] }
+		if held(0, "a") != held(1, "a") {
+			w.Fatal("the pods have their own containers")
+		}
+		held(0, "a").Image = "written by mistake"
+		modified := func(i int) int { return int(world.StatusOf(informers[i]).Traffic.Modified) }
+		for i := 0; modified(0)+modified(1) == 0; i++ {
+			if i == 2000 {
+				w.Fatal("not found")
+			}
+			create(fmt.Sprint("b-", i))
+			synctest.Wait()
+		}
+		create("c")
+		synctest.Wait()
+		if modified(0)+modified(1) != 1 || held(0, "c").Image != "right" || held(1, "c").Image != "right" {
+			w.Errorf("found %d and %d times, images %q, %q", modified(0), modified(1), held(0, "c").Image, held(1, "c").Image)
 		}
 	})
 }
