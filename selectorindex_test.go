@@ -267,11 +267,11 @@ func TestEnqueueSelecting(t *testing.T) {
 	b.ResourceVersion = "2"
 
 	h.OnAdd(a, true)
-	wantTaken(t, queue, "initial", map[Priority][]Key{LowPriority: {{"ns", "a"}}})
+	wantTaken(t, queue, "initial", map[Priority][]Key{LowPriority: {nsKey("a")}})
 	h.OnUpdate(a, b)
-	wantTaken(t, queue, "other labels", map[Priority][]Key{NormalPriority: {{"ns", "a"}, {"ns", "b"}}})
+	wantTaken(t, queue, "other labels", map[Priority][]Key{NormalPriority: {nsKey("a"), nsKey("b")}})
 	h.OnDelete(b, true)
-	wantTaken(t, queue, "deletion", map[Priority][]Key{NormalPriority: {{"ns", "b"}}})
+	wantTaken(t, queue, "deletion", map[Priority][]Key{NormalPriority: {nsKey("b")}})
 	h.OnAdd(labeledPod("q", nil), false)
 	wantTaken(t, queue, "no labels", nil)
 }
@@ -297,13 +297,15 @@ func TestEnqueueSelected(t *testing.T) {
 	h := enqueues(queue, selectedKeys(x, pods))
 
 	h.OnAdd(selects("ns", "a"), false)
-	wantTaken(t, queue, "addition", map[Priority][]Key{NormalPriority: {{"ns", "a"}}})
+	wantTaken(t, queue, "addition", map[Priority][]Key{NormalPriority: {nsKey("a")}})
 	h.OnUpdate(selects("ns", "a"), selects("ns", "b"))
-	wantTaken(t, queue, "another selector", map[Priority][]Key{NormalPriority: {{"ns", "a"}, {"ns", "b"}}})
+	wantTaken(t, queue, "another selector", map[Priority][]Key{NormalPriority: {nsKey("a"), nsKey("b")}})
 	h.OnDelete(selects("", "c"), true)
-	wantTaken(t, queue, "of all namespaces", map[Priority][]Key{NormalPriority: {{"ns", "c"}}})
+	wantTaken(t, queue, "of all namespaces", map[Priority][]Key{NormalPriority: {nsKey("c")}})
 	h.OnAdd(selects("other", "a"), false)
 	wantTaken(t, queue, "of another namespace", nil)
 	h.OnAdd(newPolicy("ns", "p", metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{requires("a", "Near")}}), false)
 	wantTaken(t, queue, "an invalid selector", nil)
 }
+
+func nsKey(name string) Key { return Key{Namespace: "ns", Name: name} }
