@@ -37,8 +37,8 @@ type SelectorIndex[T Object] struct {
 // NewSelectorIndex returns.
 //
 // selects returns what an object selects: the objects of a namespace that match selector. An empty namespace means the
-// objects of all namespaces, and those in no namespace. A nil selector matches nothing, as [labels.Nothing] does, and an
-// empty one matches everything. Kinds differ in what an empty selector means, so selects decides:
+// objects of all namespaces, and those in no namespace. A nil selector matches nothing, as [labels.Nothing] does, and
+// an empty one matches everything. Kinds differ in what an empty selector means, so selects decides:
 //
 //	services := informer.NewSelectorIndex(i, func(s *corev1.Service) (string, labels.Selector) {
 //		if len(s.Spec.Selector) == 0 {
@@ -47,8 +47,8 @@ type SelectorIndex[T Object] struct {
 //		return s.Namespace, labels.SelectorFromSet(s.Spec.Selector)
 //	})
 //
-// For a [metav1.LabelSelector], use [metav1.LabelSelectorAsSelector]. It returns an error for an invalid selector, which
-// the API server has rejected for most kinds.
+// For a [metav1.LabelSelector], use [metav1.LabelSelectorAsSelector]. It returns an error for an invalid selector,
+// which the API server has rejected for most kinds.
 func NewSelectorIndex[T Object](in Indexable[T],
 	selects func(obj T) (namespace string, selector labels.Selector)) *SelectorIndex[T] {
 	x := &SelectorIndex[T]{store: in.indexed(), selects: selects, common: &commonRequirements{seed: maphash.MakeSeed()}}
@@ -58,8 +58,8 @@ func NewSelectorIndex[T Object](in Indexable[T],
 }
 
 // Matching yields the objects that select an object with these labels in namespace, each once and in no particular
-// order, from one snapshot. An empty namespace means an object in no namespace: a selector of a namespace does not match
-// it. set must not change while Matching is read.
+// order, from one snapshot. An empty namespace means an object in no namespace: a selector of a namespace does not
+// match it. set must not change while Matching is read.
 func (x *SelectorIndex[T]) Matching(namespace string, set labels.Set) iter.Seq[T] {
 	return x.MatchingIn(x.store.Snapshot(), namespace, set)
 }
@@ -121,8 +121,8 @@ const (
 	requirementKinds // their number
 )
 
-// usedRequirements are the kinds of the requirements that an index has ever used. A lookup leaves out the others. The zero
-// value is ready for use, and safe for concurrent use.
+// usedRequirements are the kinds of the requirements that an index has ever used. A lookup leaves out the others. The
+// zero value is ready for use, and safe for concurrent use.
 type usedRequirements struct {
 	bits atomic.Uint32 // a bit for each kind in a namespace, and behind these, for each kind without one
 }
@@ -207,8 +207,8 @@ func choiceOf(namespace string, part *labels.Requirement) (choice []requirement)
 	return choice
 }
 
-// commonRequirements estimates how many selectors have a requirement, from those that it has seen. Its zero value is not
-// usable: it needs a seed. It is safe for concurrent use.
+// commonRequirements estimates how many selectors have a requirement, from those that it has seen. Its zero value is
+// not usable: it needs a seed. It is safe for concurrent use.
 type commonRequirements struct {
 	seed maphash.Seed
 

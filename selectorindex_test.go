@@ -54,7 +54,7 @@ func keysOf[T Object](objects []T) (keys []string) {
 // Each operator of a label selector, several of them together, an empty selector and none give the matches that the API
 // defines. A selector of a namespace matches nothing outside.
 //
-// Guarantees: E1
+// Guarantees: K1
 func TestSelectorIndexHasEachOperator(t *testing.T) {
 	store, w := NewStore[*policy]()
 	x := NewSelectorIndex(store, selectsPods)
@@ -102,7 +102,7 @@ func TestSelectorIndexHasEachOperator(t *testing.T) {
 
 // A selector with greater-than, which field types of other APIs have, is found too.
 //
-// Guarantees: E1
+// Guarantees: K1
 func TestSelectorIndexHasNumbers(t *testing.T) {
 	store, w := NewStore[*policy]()
 	selector, err := labels.Parse("cores>3,app!=db")
@@ -176,7 +176,7 @@ func wantMatching(t *testing.T, x *SelectorIndex[*policy], snap *Snapshot[*polic
 // After random writes, the matches equal those of a scan, in the current snapshot and in earlier ones, also in those
 // from before the index.
 //
-// Guarantees: E1, C1
+// Guarantees: K1, C1
 func TestSelectorIndexEqualsAScan(t *testing.T) {
 	for seed := range uint64(Rounds(10, 50)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestSelectorIndexEqualsAScan(t *testing.T) {
 // A lookup checks few selectors besides those that match, however many there are and in whatever order they come: also
 // if all have a common requirement before the rare one, and if one has hundreds of values.
 //
-// Guarantees: E1
+// Guarantees: K1
 func TestSelectorIndexChecksFewSelectors(t *testing.T) {
 	const n = 5000
 	store, w := NewStore[*policy]()
@@ -252,7 +252,7 @@ func labeledPod(name string, set map[string]string) *corev1.Pod {
 
 // An event of a pod adds the keys of the policies that match it now, or matched it before.
 //
-// Guarantees: E1
+// Guarantees: K1
 func TestEnqueueSelecting(t *testing.T) {
 	store, w := NewStore[*policy]()
 	x := NewSelectorIndex(store, selectsPods)
@@ -278,7 +278,7 @@ func TestEnqueueSelecting(t *testing.T) {
 
 // An event of a policy adds the keys of the pods that it selects now, or selected before.
 //
-// Guarantees: E1
+// Guarantees: K1
 func TestEnqueueSelected(t *testing.T) {
 	pods, w := NewStore[*corev1.Pod]()
 	for _, app := range []string{"a", "b", "c"} {
