@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -98,6 +100,26 @@ func (w *world) groups() []byte {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return body
+}
+
+// without returns what /apis answers now, but without the resources of a version.
+func without(w *world, gv schema.GroupVersion) []byte {
+	var list apidiscovery.APIGroupDiscoveryList
+	if err := json.Unmarshal(w.groups(), &list); err != nil {
+		w.Fatal(err)
+	}
+	for _, group := range list.Items {
+		for i := range group.Versions {
+			if group.Name == gv.Group && group.Versions[i].Version == gv.Version {
+				group.Versions[i].Resources = nil
+			}
+		}
+	}
+	body, err := json.Marshal(list)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -122,8 +122,15 @@ func TestKindIsGoneOnlyIfDiscoverySaysSoForLong(t *testing.T) {
 }
 
 // The kinds of a group whose API server is away stay, and the status says what is not known.
+// kube-apiserver has the resources from before, or, after its own restart, none.
 // Guarantees: N2, N6
 func TestAwayGroupKeepsItsKinds(t *testing.T) {
+	for name, forgets := range map[string]bool{"with resources": false, "without resources": true} {
+		t.Run(name, func(t *testing.T) { testAwayGroup(t, forgets) })
+	}
+}
+
+func testAwayGroup(t *testing.T, forgets bool) {
 	bubble(t, kinds.Config[object]{}, func(w *world) {
 		create(w, w.services, "v1.example.com")
 		create(w, w.serve("example.com/v1", "widgets", "Widget", false), "x")
@@ -132,6 +139,9 @@ func TestAwayGroupKeepsItsKinds(t *testing.T) {
 		w.log.take()
 		gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
 		w.server.SetAway(gv, true)
+		if forgets {
+			w.freeze(without(w, gv))
+		}
 		touch(w, w.services, "v1.example.com")
 		w.pass(3 * time.Second)
 		unknown := w.set.Status().Discovery.Unknown
@@ -159,6 +169,7 @@ func TestAwayGroupKeepsItsKinds(t *testing.T) {
 			w.Errorf("%d lines of log in an hour", n)
 		}
 		w.server.SetAway(gv, false)
+		w.freeze(nil)
 		touch(w, w.services, "v1.example.com")
 		w.pass(time.Minute)
 		if unknown := w.set.Status().Discovery.Unknown; len(unknown) > 0 || w.set.WaitSynced(w.Context()) != nil {
