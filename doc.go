@@ -117,6 +117,11 @@
 // does both: replicas announce themselves through Leases and divide the objects, and at most one replica reconciles a
 // key at a time.
 //
+// # Many clusters
+//
+// Package fleet follows one kind in many clusters, as if they were one. Informers that have the same [Config].Parts
+// share equal parts of their objects.
+//
 // # Warm start
 //
 // With [Config].WarmStart, an informer saves its objects, and the next start resumes the watch from there instead of

@@ -1,0 +1,139 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// FolderConfig describes a [Folder].
+type FolderConfig struct {
+	// Dir is the folder.
+	Dir string
+	// Every is the pause between two looks at the folder. Zero means 10 s.
+	Every time.Duration
+	// AllowExec allows exec plugins and auth providers, which run programs in this process. False means that a kubeconfig
+	// with one is an error of its cluster.
+	AllowExec bool
+}
+
+// Folder returns a source with a cluster for each kubeconfig file in a folder, also while files come, change and go. The
+// name of a cluster is that of the file, without a suffix .yaml, .yml, .json, .conf or .kubeconfig. Its current context
+// counts. Files that it names are looked up from the folder. Hidden files and subfolders are ignored, so the folder may
+// be a mounted Secret.
+//
+// A file that cannot be read or parsed is an error of its cluster. If the folder cannot be read, all clusters stay.
+func Folder(c FolderConfig) Source { return folder(c) }
+
+type folder FolderConfig
+
+const lookEvery = 10 * time.Second
+
+// reading is what a source has read of a cluster.
+type reading struct {
+	digest  digest
+	cluster Cluster
+}
+
+// Run implements Source. It reports each look whose result differs from the one before.
+func (f folder) Run(ctx context.Context, report func(map[string]Cluster, error)) error {
+	if f.Dir == "" {
+		return errors.New("FolderConfig.Dir is empty")
+	}
+	if f.Every < 0 {
+		return fmt.Errorf("FolderConfig.Every is %v: it must not be negative", f.Every)
+	}
+	ticker := time.NewTicker(cmp.Or(f.Every, lookEvery))
+	defer ticker.Stop()
+	known, failed := map[string]reading(nil), ""
+	for {
+		files, changed, err := f.look(known)
+		switch {
+		case err != nil && err.Error() != failed:
+			failed = err.Error()
+			report(nil, err)
+		case err == nil && (changed || known == nil || failed != ""):
+			known, failed = files, ""
+			clusters := map[string]Cluster{}
+			for name, file := range files {
+				clusters[name] = file.cluster
+			}
+			report(clusters, nil)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// look reads the folder. It parses only files that differ from known ones.
+func (f folder) look(known map[string]reading) (files map[string]reading, changed bool, err error) {
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil {
+		return nil, false, fmt.Errorf("read the folder of clusters: %w", err)
+	}
+	files = map[string]reading{}
+	for _, entry := range entries { // sorted
+		path := filepath.Join(f.Dir, entry.Name())
+		if info, err := os.Stat(path); strings.HasPrefix(entry.Name(), ".") || err == nil && info.IsDir() {
+			continue
+		}
+		name := clusterOf(entry.Name())
+		content, err := readFile(path)
+		now := reading{digest: sha256.Sum256(fmt.Appendf(content, "\x00%s%v", entry.Name(), err))}
+		_, twice := files[name]
+		switch before, had := known[name]; {
+		case twice:
+			now.digest[0] ^= files[name].digest[0]
+			now.cluster.Err = errors.New("several files in the folder have its name")
+		case had && before.digest == now.digest:
+			now = before
+		case err != nil:
+			now.cluster.Err = fmt.Errorf("read its kubeconfig: %w", err)
+		default:
+			now.cluster = f.parse(content)
+		}
+		files[name] = now
+	}
+	for name, now := range files {
+		before, had := known[name]
+		changed = changed || !had || before.digest != now.digest
+	}
+	return files, changed || len(files) != len(known), nil
+}
+
+// readFile returns the content of a file, of which it reads at most one byte too many.
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, maxKubeconfig+1))
+}
+
+func (f folder) parse(content []byte) Cluster {
+	config, err := trust{exec: f.AllowExec, files: true, dir: f.Dir}.kubeconfig(content)
+	if err != nil {
+		return Cluster{Err: fmt.Errorf("its kubeconfig: %w", err)}
+	}
+	return Cluster{Config: config}
+}
+
+// clusterOf returns the name of the cluster of a file.
+func clusterOf(file string) string {
+	switch suffix := filepath.Ext(file); suffix {
+	case ".yaml", ".yml", ".json", ".conf", ".kubeconfig":
+		return strings.TrimSuffix(file, suffix)
+	}
+	return file
+}

@@ -1,0 +1,280 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+)
+
+const (
+	// LabelKubeconfig is the label, with the value "true", of the Secrets with kubeconfigs of multicluster-runtime.
+	LabelKubeconfig = "sigs.k8s.io/multicluster-runtime-kubeconfig"
+	// LabelArgoCD is the label, with the value "cluster", of the Secrets with the clusters of Argo CD.
+	LabelArgoCD = "argocd.argoproj.io/secret-type"
+)
+
+// SecretsConfig describes the clusters of [Secrets].
+type SecretsConfig struct {
+	// Namespace is the namespace of the Secrets. Empty means all: who may write a Secret in any of them can then make the
+	// program connect to any server.
+	Namespace string
+	// LabelSelector selects the Secrets. Empty means those of multicluster-runtime: LabelKubeconfig is "true". For Argo CD
+	// it is LabelArgoCD + "=cluster".
+	LabelSelector string
+	// Key is the key of the data that has the kubeconfig. Empty means "kubeconfig". A Secret without it is one of Argo CD,
+	// with the keys name, server and config.
+	Key string
+	// AllowExec allows exec plugins and auth providers, which run programs in this process. False means that a Secret with
+	// one is an error of its cluster.
+	AllowExec bool
+	// AllowFiles allows kubeconfigs to name files of this process, such as a token, which are then read and sent to the
+	// server of the kubeconfig. False means that a Secret which does is an error of its cluster.
+	AllowFiles bool
+	// Logger receives failures of the list and the watch of the Secrets. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Secrets returns a source with a cluster for each of some Secrets in the cluster of hub. The name of a cluster is that
+// of the Secret, or what Argo CD's key name has. A Secret that is being deleted counts as deleted.
+func Secrets(hub *informer.Client, c SecretsConfig) Source {
+	if c.LabelSelector == "" {
+		c.LabelSelector = LabelKubeconfig + "=true"
+	}
+	if c.Key == "" {
+		c.Key = "kubeconfig"
+	}
+	return &objects[*corev1.Secret]{client: hub, logger: c.Logger, read: c.read, what: "Secrets of clusters",
+		resource: resource(corev1.SchemeGroupVersion.WithResource("secrets"), c.Namespace, c.LabelSelector)}
+}
+
+// read implements objects.read.
+func (c SecretsConfig) read(s *corev1.Secret) found {
+	t, data := trust{exec: c.AllowExec, files: c.AllowFiles}, s.Data
+	if content, ok := data[c.Key]; ok {
+		return found{s.Name, [][]byte{content}, func() (*rest.Config, error) { return t.kubeconfig(content) }}
+	}
+	server, config := data["server"], data["config"]
+	name := s.Name
+	if len(data["name"]) > 0 {
+		name = string(data["name"])
+	}
+	return found{name, [][]byte{server, config}, func() (*rest.Config, error) {
+		if server == nil || config == nil {
+			return nil, fmt.Errorf("it has neither the key %s, nor server and config", c.Key)
+		}
+		return t.argo(string(server), config)
+	}}
+}
+
+// ProfilesConfig describes the clusters of [Profiles].
+type ProfilesConfig struct {
+	// Namespace is the namespace of the ClusterProfiles. Empty means all. LabelSelector selects some of them.
+	Namespace     string
+	LabelSelector string
+	// Access adds credentials to the configuration of a client, which has the address, the certificate authority and the
+	// proxy of an access provider. The key is the name of the access provider, such as "google". The function may set
+	// rest.Config.ExecProvider, BearerTokenFile or WrapTransport; its errors must not contain credentials. Of the access
+	// providers of a profile, the first one that Access has counts. A profile without one is an error of its cluster.
+	Access map[string]func(profile metav1.ObjectMeta, config *rest.Config) error
+	// Logger receives failures of the list and the watch of the ClusterProfiles. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Profiles returns a source with a cluster for each ClusterProfile (multicluster.x-k8s.io/v1alpha1) in the cluster of hub,
+// by its name. A ClusterProfile says where a cluster is, and which plugin has credentials for it (KEP-5339). This package
+// runs no plugin by itself: see ProfilesConfig.Access.
+func Profiles(hub *informer.Client, c ProfilesConfig) Source {
+	profiles := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+	return &objects[*clusterProfile]{client: hub, logger: c.Logger, read: c.read, what: "ClusterProfiles",
+		resource: resource(profiles, c.Namespace, c.LabelSelector)}
+}
+
+// clusterProfile has the fields of a ClusterProfile that say how to reach the cluster.
+type clusterProfile struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Status            struct {
+		AccessProviders     []accessProvider `json:"accessProviders"`
+		CredentialProviders []accessProvider `json:"credentialProviders"` // the former name
+	} `json:"status"`
+}
+
+type accessProvider struct {
+	Name    string `json:"name"`
+	Cluster struct {
+		Server                   string `json:"server"`
+		TLSServerName            string `json:"tls-server-name"`
+		InsecureSkipTLSVerify    bool   `json:"insecure-skip-tls-verify"`
+		CertificateAuthorityData []byte `json:"certificate-authority-data"`
+		ProxyURL                 string `json:"proxy-url"`
+		DisableCompression       bool   `json:"disable-compression"`
+	} `json:"cluster"`
+}
+
+// read implements objects.read.
+func (c ProfilesConfig) read(p *clusterProfile) found {
+	providers := slices.Concat(p.Status.AccessProviders, p.Status.CredentialProviders)
+	content, err := json.Marshal(providers)
+	return found{p.Name, [][]byte{content}, func() (*rest.Config, error) {
+		for _, provider := range providers {
+			if access := c.Access[provider.Name]; access != nil && err == nil {
+				return provider.config(p.ObjectMeta, access)
+			}
+		}
+		return nil, errors.New("none of its access providers is among those of ProfilesConfig.Access")
+	}}
+}
+
+func (p *accessProvider) config(profile metav1.ObjectMeta,
+	access func(metav1.ObjectMeta, *rest.Config) error) (*rest.Config, error) {
+	cluster := p.Cluster
+	if err := checkServer(cluster.Server); err != nil {
+		return nil, err
+	}
+	config := &rest.Config{Host: cluster.Server, DisableCompression: cluster.DisableCompression,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: cluster.InsecureSkipTLSVerify, ServerName: cluster.TLSServerName,
+			CAData: cluster.CertificateAuthorityData}}
+	if err := setProxy(config, cluster.ProxyURL); err != nil {
+		return nil, err
+	}
+	if err := access(profile, config); err != nil {
+		return nil, fmt.Errorf("the access provider %s: %w", p.Name, err)
+	}
+	return config, nil
+}
+
+func resource(gvr schema.GroupVersionResource, namespace, labels string) informer.Resource {
+	r := informer.Resource{GroupVersionResource: gvr, LabelSelector: labels}
+	if namespace != "" {
+		r.Namespaces = []string{namespace}
+	}
+	return r
+}
+
+// objects is a source with a cluster for each object of a hub.
+type objects[T interface {
+	informer.Object
+	GetDeletionTimestamp() *metav1.Time
+}] struct {
+	client   *informer.Client
+	resource informer.Resource
+	logger   *slog.Logger
+	what     string
+	read     func(obj T) found
+}
+
+// found is what an object says of a cluster.
+type found struct {
+	name    string
+	content [][]byte // the configuration is another one only if this is
+	config  func() (*rest.Config, error)
+}
+
+// digestOf returns the digest of the content.
+func (f *found) digestOf() digest { return sha256.Sum256(bytes.Join(f.content, []byte{0})) }
+
+// Run implements Source.
+func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, error)) error {
+	var reporting sync.Mutex
+	var inf *informer.Informer[T]
+	inf = informer.New(o.client, o.resource, informer.Config[T]{
+		Logger: o.logger,
+		OnFailure: func(err error) {
+			reporting.Lock()
+			defer reporting.Unlock()
+			if !inf.HasSynced() { // later, the clusters are known
+				report(nil, fmt.Errorf("the %s are not known: %w", o.what, err))
+			}
+		},
+	})
+	changed := make(chan struct{}, 1)
+	notify := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	inf.Subscribe(informer.HandlerFuncs[T]{
+		AddFunc:    func(T, bool) { notify() },
+		UpdateFunc: func(T, T) { notify() },
+		DeleteFunc: func(T, bool) { notify() },
+	})
+	own, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	ended := make(chan error, 1)
+	running.Go(func() { ended <- inf.Run(own) })
+	running.Go(func() {
+		if inf.WaitSynced(own) == nil {
+			notify() // also if there is no object
+		}
+	})
+	known := map[string]reading{}
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-changed:
+		}
+		if !inf.HasSynced() {
+			continue
+		}
+		known = o.present(inf.Store(), known)
+		clusters := map[string]Cluster{}
+		for name, c := range known {
+			clusters[name] = c.cluster
+		}
+		reporting.Lock()
+		report(clusters, nil)
+		reporting.Unlock()
+	}
+}
+
+// present returns the clusters of the objects in store, those that are as before with the same configuration.
+func (o *objects[T]) present(store *informer.Store[T], known map[string]reading) map[string]reading {
+	all := map[string]reading{}
+	for obj := range store.All() {
+		if obj.GetDeletionTimestamp() != nil {
+			continue
+		}
+		f := o.read(obj)
+		now := reading{digest: f.digestOf()}
+		_, twice := all[f.name]
+		switch before, had := known[f.name]; {
+		case twice:
+			now.cluster.Err = fmt.Errorf("several %s have its name", o.what)
+			now.digest = digest{}
+		case had && before.digest == now.digest:
+			now = before
+		default:
+			config, err := f.config()
+			if now.cluster.Config = config; err != nil {
+				now.cluster = Cluster{Err: fmt.Errorf("%s: %w", informer.KeyOf(obj), err)}
+			}
+		}
+		all[f.name] = now
+	}
+	for err := range store.Snapshot().AllUndecodable() {
+		if _, ok := all[err.Key.Name]; !ok {
+			before := known[err.Key.Name]
+			before.cluster = Cluster{Err: fmt.Errorf("%s cannot be decoded", err.Key), Config: before.cluster.Config}
+			before.digest = digest{}
+			all[err.Key.Name] = before
+		}
+	}
+	return all
+}
