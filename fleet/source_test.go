@@ -117,6 +117,17 @@ func TestSecrets(t *testing.T) {
 		s.must(s.fleet.WaitSynced(s.Context()))
 		s.want("a: add x true", "b: add y true")
 
+		requests := len(s.servers["a"].server.Requests())
+		labeled, _ := secrets.Get(informer.Key{Namespace: "clusters", Name: "a"})
+		labeled = labeled.DeepCopy()
+		labeled.Labels["more"] = "yes"
+		_, err = secrets.Update(labeled)
+		s.must(err)
+		synctest.Wait()
+		if n := len(s.servers["a"].server.Requests()); n != requests {
+			s.Errorf("a label of a Secret has ended a watch: %d requests before, %d after", requests, n)
+		}
+
 		lists := s.lists("a")
 		s.accept("a", secret+"-2")
 		put("a", map[string]string{"kubeconfig": kubeconfig("a", withToken(2))})
