@@ -75,12 +75,12 @@ func (x indexed) pods(s *corev1.Service) (n int) {
 
 // scan checks everything.
 type scan struct {
-	of   *informer.Store[*corev1.Service]
-	with *informer.Store[*corev1.Pod]
+	selectors *informer.Store[*corev1.Service]
+	objects   *informer.Store[*corev1.Pod]
 }
 
 func (x scan) services(p *corev1.Pod) (n int) {
-	for s := range x.of.All() {
+	for s := range x.selectors.All() {
 		if s.Namespace == p.Namespace && labels.Set(s.Spec.Selector).AsSelectorPreValidated().Matches(labels.Set(p.Labels)) {
 			n++
 		}
@@ -89,7 +89,7 @@ func (x scan) services(p *corev1.Pod) (n int) {
 }
 
 func (x scan) pods(s *corev1.Service) (n int) {
-	for p := range x.with.All() {
+	for p := range x.objects.All() {
 		if s.Namespace == p.Namespace && labels.Set(s.Spec.Selector).AsSelectorPreValidated().Matches(labels.Set(p.Labels)) {
 			n++
 		}
