@@ -170,6 +170,7 @@ func (s *Set[ID, T]) take() (*member[ID, T], context.Context) {
 		return nil, nil
 	}
 	m := s.queue[0]
+	s.queue[0] = nil
 	s.queue = s.queue[1:]
 	ctx, end := context.WithCancelCause(s.ctx)
 	m.phase, m.end = starting, end
@@ -193,24 +194,21 @@ func (s *Set[ID, T]) begun(m *member[ID, T], err error) {
 // ended records that m, whose Run returned err, has ended.
 func (s *Set[ID, T]) ended(m *member[ID, T], err error) {
 	m.end(nil)
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	if s.bury(m, err) {
-		for _, p := range s.parts {
-			p.leave(m, false)
-		}
-	} else if s.ctx.Err() == nil {
+	if !s.bury(m, err) && s.ctx.Err() == nil {
 		s.config.logger().Error("a member has ended by itself", "member", m.name, "err", err)
 	}
 }
 
-// bury records the end of m, and lets the next member with its id start. It reports whether m was removed.
+// bury records the end of m. If m was removed, bury returns true, removes what is left of it, and lets the next member
+// with its id start.
 func (s *Set[ID, T]) bury(m *member[ID, T], err error) (removed bool) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	m.phase, m.err = ended, err
 	m.beginLocked()
 	if s.ending[m.id] != m {
+		s.mu.Unlock()
 		return false
 	}
 	delete(s.ending, m.id)
@@ -218,6 +216,10 @@ func (s *Set[ID, T]) bury(m *member[ID, T], err error) (removed bool) {
 		m.next = nil
 		s.queue = append(s.queue, next)
 		s.startLocked()
+	}
+	s.mu.Unlock()
+	for _, p := range s.parts {
+		p.leave(m, false)
 	}
 	return true
 }
