@@ -27,12 +27,17 @@ func TestSetModel(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			onStage(t, config{Starts: 2}, []string{"a", "b", "c", "d", "e"}, func(s *stage) {
 				m := &model{
-					stage:  s,
-					random: rand.New(rand.NewPCG(seed, 0)),
-					wanted: map[string]bool{},
-					how:    map[string]Removal{},
-					holds:  map[string][]func(){},
-					ends:   map[string][]func(){},
+					stage:   s,
+					random:  rand.New(rand.NewPCG(seed, 0)),
+					wanted:  map[string]bool{},
+					how:     map[string]Removal{},
+					holds:   map[string][]func(){},
+					ends:    map[string][]func(){},
+					watches: 1,
+				}
+				s.layout = world.Layouts[seed%3]
+				if seed%4 == 0 {
+					s.selects, m.watches = []informer.Selection{{Namespace: "ns"}, {LabelSelector: "v=1"}}, 2
 				}
 				m.index = NewIndex(s.set, func(id string, p *corev1.Pod) []string { return []string{p.Labels["v"], id} })
 				m.run()
@@ -52,6 +57,7 @@ type model struct {
 	ends     map[string][]func() // of the faults of a server
 	handlers []*modelHandler
 	pods     int // created so far
+	watches  int // of each member
 }
 
 // modelHandler is a handler of the set.
@@ -312,7 +318,7 @@ func (m *model) check() {
 		if m.has(name) != slices.Contains(order, name) {
 			m.Errorf("the set has %s: %v", name, !m.has(name))
 		}
-		if watchers := m.servers[name].pods.Watchers(); m.has(name) != (watchers == 1) {
+		if watchers := m.servers[name].pods.Watchers(); watchers != 0 && !m.has(name) || watchers != m.watches && m.has(name) {
 			m.Errorf("%s has %d watchers, and is a member: %v", name, watchers, m.has(name))
 		}
 	}

@@ -33,6 +33,8 @@ type stage struct {
 	set     *Set[string, *corev1.Pod]
 	servers map[string]*host
 	log     *testkit.Log
+	layout  informer.Layout
+	selects []informer.Selection // of each informer; nil for none
 	cancel  context.CancelFunc
 	ended   chan error
 }
@@ -84,8 +86,10 @@ func (s *stage) must(err error) {
 // informer returns a function that makes the informer of a member.
 func (s *stage) informer(name string) func() *informer.Informer[*corev1.Pod] {
 	return func() *informer.Informer[*corev1.Pod] {
-		resource := informer.Resource{GroupVersionResource: world.PodGVR}
-		return informer.New(s.servers[name].client, resource, world.Quiet[*corev1.Pod]())
+		config := world.Quiet[*corev1.Pod]()
+		config.Layout = s.layout
+		resource := informer.Resource{GroupVersionResource: world.PodGVR, Selections: s.selects}
+		return informer.New(s.servers[name].client, resource, config)
 	}
 }
 
