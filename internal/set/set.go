@@ -158,19 +158,23 @@ func (s *Set[ID, T]) begin(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the members that have not started. The context has ended the others.
+// stop ends the members that have not started. The context ends the others, perhaps in a moment: Retire would empty
+// their stores.
 func (s *Set[ID, T]) stop() {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	s.mu.Lock()
 	s.stopped, s.queue = true, nil
-	order := s.order
-	for _, m := range order {
+	var never []*member[ID, T]
+	for _, m := range s.order {
 		m.beginLocked()
+		if m.phase == waiting {
+			never = append(never, m)
+		}
 	}
 	s.mu.Unlock()
-	for _, m := range order {
-		m.informer.Retire() // does nothing while the end of the context ends it
+	for _, m := range never {
+		m.informer.Retire()
 	}
 }
 

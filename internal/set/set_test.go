@@ -341,3 +341,31 @@ func TestEndOfTheSetEndsMembersThatWait(t *testing.T) {
 		}
 	})
 }
+
+// foreign is a context of another implementation: those that derive from it end a moment later.
+type foreign struct{ context.Context }
+
+func (f foreign) Value(any) any { return nil }
+
+// The end of the set is no removal: stores stay readable, and no handler receives a deletion.
+// Guarantees: N1
+func TestEndOfTheSetKeepsTheStores(t *testing.T) {
+	for range 50 {
+		onStage(t, config{}, []string{"a"}, func(s *stage) {
+			s.create("a", "x", "v=1")
+			rec := &recorder{}
+			s.set.Subscribe(rec, SubscriptionConfig{})
+			s.add("a")
+			ctx, cancel := context.WithCancel(s.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- s.set.Run(foreign{ctx}) }()
+			rec.of("a").Want(s.T, "add ns/x 1 initial=true")
+			cancel()
+			<-ended
+			rec.of("a").Want(s.T)
+			if store, err := s.set.Store("a"); err != nil || store.Len() != 1 {
+				s.Errorf("the store has lost its objects: %v", err)
+			}
+		})
+	}
+}
