@@ -69,9 +69,12 @@ func (s *Set[ID, T]) get(id ID, create func() *informer.Informer[T]) (*member[ID
 	if s.stopped { // only turn changes it
 		return nil, fmt.Errorf("%s: the set has stopped: %w", name, informer.ErrStopped)
 	}
-	i := create()
+	var i *informer.Informer[T]
+	if create != nil {
+		i = create()
+	}
 	if i == nil {
-		return nil, fmt.Errorf("%s: the function for its informer returned nil", name)
+		return nil, fmt.Errorf("%s: the set got no informer for it", name)
 	}
 	m := &member[ID, T]{life: life{name: name, begun: make(chan struct{}), synced: i.HasSynced}, id: id, informer: i}
 	for _, p := range s.parts {

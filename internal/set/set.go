@@ -182,9 +182,9 @@ func (s *Set[ID, T]) stop() {
 // the informer as soon as few enough others are in their first list.
 //
 // The error wraps [ErrPresent] if the set has the member, and [informer.ErrStopped] if the set has stopped. Otherwise
-// Add fails only if create returns nil: an informer with a wrong configuration is a member, whose error WaitSynced
-// and Status return. If the set has the member because somebody holds it, Add keeps it beyond that, and does not call
-// create.
+// Add fails only if create is nil or returns nil: an informer with a wrong configuration is a member, whose error
+// WaitSynced and Status return. If the set has the member because somebody holds it, Add keeps it beyond that, and does
+// not call create.
 //
 // create must not call methods of the set that change it.
 func (s *Set[ID, T]) Add(id ID, create func() *informer.Informer[T]) error {

@@ -273,6 +273,7 @@ func TestWrongCalls(t *testing.T) {
 		wants("Add twice", s.set.Add("a", s.informer("a")), ErrPresent, "cluster a")
 		none := func() *informer.Informer[*corev1.Pod] { return nil }
 		wants("Add of nothing", s.set.Add("b", none), nil, "cluster b")
+		wants("Add without a function", s.set.Add("b", nil), nil, "cluster b")
 		_, _, err := s.set.Hold("b", none)
 		wants("Hold of nothing", err, nil, "cluster b")
 		past, cancel := context.WithCancel(s.Context())
