@@ -156,11 +156,11 @@ func testAwayGroup(t *testing.T, forgets bool) {
 		if err := w.set.WaitSynced(w.Context()); !errors.As(err, &e) || !errors.Is(err, kinds.ErrStale) || !strings.Contains(err.Error(), "example.com/v1") {
 			w.Errorf("WaitSynced returns %v", err)
 		}
-		if err := w.set.WaitSynced(w.Context(), widgets); err != nil {
-			w.Errorf("WaitSynced returns %v for a kind that was synced", err)
-		}
 		ctx, stop := context.WithTimeout(w.Context(), time.Minute)
 		defer stop()
+		if err := w.set.WaitSynced(ctx, widgets); err != nil {
+			w.Errorf("WaitSynced returns %v for a kind that was synced", err)
+		}
 		other := schema.GroupResource{Group: "example.com", Resource: "others"}
 		if err := w.set.WaitSynced(ctx, other); !errors.Is(err, kinds.ErrStale) || !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("WaitSynced returns %v for a kind that may be there", err)
@@ -172,7 +172,9 @@ func testAwayGroup(t *testing.T, forgets bool) {
 		w.freeze(nil)
 		touch(w, w.services, "v1.example.com")
 		w.pass(time.Minute)
-		if unknown := w.set.Status().Discovery.Unknown; len(unknown) > 0 || w.set.WaitSynced(w.Context()) != nil {
+		limited, end := context.WithTimeout(w.Context(), time.Minute)
+		defer end()
+		if unknown := w.set.Status().Discovery.Unknown; len(unknown) > 0 || w.set.WaitSynced(limited) != nil {
 			w.Errorf("not known: %+v", unknown)
 		}
 		if got := w.events.take(); got != "" {
