@@ -1,13 +1,13 @@
 // Package fleet follows one kind of object in many clusters, as if they were one: one handler, one index and one queue
 // for all, with the name of the cluster beside each object.
 //
-//	pods := fleet.New(fleet.Config[*corev1.Pod]{
+//	pods, err := fleet.New(fleet.Config[*corev1.Pod]{
 //		Clusters: fleet.Folder(fleet.FolderConfig{Dir: "/etc/clusters"}),
 //		Resource: informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")},
 //	})
 //	byImage := fleet.NewIndex(pods, func(cluster string, p *corev1.Pod) []string { return images(p) })
 //	go pods.Run(ctx)
-//	err := pods.WaitSynced(ctx)
+//	err = pods.WaitSynced(ctx)
 //	for cluster, pod := range byImage.Lookup("nginx:1.29") { … }
 //
 // # Clusters

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 
@@ -54,6 +55,9 @@ type Fleet[T informer.Object] struct {
 	config Config[T]
 	set    *set.Set[string, T]
 	known  chan struct{} // closed when the source has reported the clusters
+	over   chan struct{} // closed when Run has returned, after ended is set
+	ended  error         // what Run has returned
+	begun  atomic.Bool   // Run was called
 
 	changing sync.Mutex // held while a report is applied; before mu
 
@@ -86,10 +90,12 @@ func New[T informer.Object](c Config[T]) (*Fleet[T], error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	known := make(chan struct{})
 	return &Fleet[T]{
 		config:   c,
-		set:      set.New[string, T](set.Config[string, T]{Starts: c.Starts, Logger: c.Logger}),
-		known:    make(chan struct{}),
+		set:      set.New[string, T](set.Config[string, T]{Known: known, Starts: c.Starts, Logger: c.Logger}),
+		known:    known,
+		over:     make(chan struct{}),
 		clusters: map[string]*cluster{},
 	}, nil
 }
@@ -98,6 +104,9 @@ func New[T informer.Object](c Config[T]) (*Fleet[T], error) {
 // error. Every goroutine that Run started has ended when it returns, and no handler is called any more. A fleet runs
 // once.
 func (f *Fleet[T]) Run(ctx context.Context) error {
+	if f.begun.Swap(true) { // a second source would change the clusters
+		return fmt.Errorf("fleet: %w", informer.ErrRunning)
+	}
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -113,6 +122,8 @@ func (f *Fleet[T]) Run(ctx context.Context) error {
 	err := f.set.Run(own)
 	cancel(err)
 	running.Wait()
+	f.ended = err
+	close(f.over)
 	return err
 }
 
@@ -271,6 +282,8 @@ func (f *Fleet[T]) Informer(name string) (*informer.Informer[T], bool) { return 
 func (f *Fleet[T]) WaitSynced(ctx context.Context, names ...string) error {
 	select {
 	case <-f.known:
+	case <-f.over:
+		return fmt.Errorf("the clusters of the fleet are not known, and Run has returned: %w", f.ended)
 	case <-ctx.Done():
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -84,7 +84,7 @@ func (f folder) look(known map[string]reading) (files map[string]reading, change
 	files = map[string]reading{}
 	for _, entry := range entries { // sorted
 		path := filepath.Join(f.Dir, entry.Name())
-		if info, err := os.Stat(path); strings.HasPrefix(entry.Name(), ".") || err == nil && info.IsDir() {
+		if info, err := os.Stat(path); strings.HasPrefix(entry.Name(), ".") || err == nil && !info.Mode().IsRegular() {
 			continue
 		}
 		name := clusterOf(entry.Name())
@@ -93,9 +93,9 @@ func (f folder) look(known map[string]reading) (files map[string]reading, change
 		_, twice := files[name]
 		switch before, had := known[name]; {
 		case twice:
-			now.digest[0] ^= files[name].digest[0]
+			now.digest = sha256.Sum256(fmt.Appendf(nil, "%x%x", files[name].digest, now.digest))
 			now.cluster.Err = errors.New("several files in the folder have its name")
-		case had && before.digest == now.digest:
+		case had && before.digest == now.digest && before.cluster.Err == nil: // a file that it names may have come
 			now = before
 		case err != nil:
 			now.cluster.Err = fmt.Errorf("read its kubeconfig: %w", err)
@@ -106,7 +106,7 @@ func (f folder) look(known map[string]reading) (files map[string]reading, change
 	}
 	for name, now := range files {
 		before, had := known[name]
-		changed = changed || !had || before.digest != now.digest
+		changed = changed || !had || before.digest != now.digest || (before.cluster.Err == nil) != (now.cluster.Err == nil)
 	}
 	return files, changed || len(files) != len(known), nil
 }

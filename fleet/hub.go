@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,7 +129,7 @@ type accessProvider struct {
 // read implements objects.read.
 func (c ProfilesConfig) read(p *clusterProfile) found {
 	providers := slices.Concat(p.Status.AccessProviders, p.Status.CredentialProviders)
-	content, err := json.Marshal(providers)
+	content, err := json.Marshal([]any{p.Namespace, p.UID, p.Labels, p.Annotations, providers}) // Access reads these
 	return found{p.Name, [][]byte{content}, func() (*rest.Config, error) {
 		for _, provider := range providers {
 			if access := c.Access[provider.Name]; access != nil && err == nil {
@@ -186,6 +188,9 @@ type found struct {
 // digestOf returns the digest of the content.
 func (f *found) digestOf() digest { return sha256.Sum256(bytes.Join(f.content, []byte{0})) }
 
+// retryEvery is the pause after which a configuration that could not be made is tried again.
+const retryEvery = time.Minute
+
 // Run implements Source.
 func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, error)) error {
 	var reporting sync.Mutex
@@ -224,8 +229,14 @@ func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, er
 		}
 	})
 	known := map[string]reading{}
+	again := time.NewTicker(retryEvery)
+	defer again.Stop()
 	for {
 		select {
+		case <-again.C:
+			if !slices.ContainsFunc(slices.Collect(maps.Values(known)), func(r reading) bool { return r.cluster.Err != nil }) {
+				continue
+			}
 		case err := <-ended:
 			return err
 		case <-changed:
@@ -258,7 +269,7 @@ func (o *objects[T]) present(store *informer.Store[T], known map[string]reading)
 		case twice:
 			now.cluster.Err = fmt.Errorf("several %s have its name", o.what)
 			now.digest = digest{}
-		case had && before.digest == now.digest:
+		case had && before.digest == now.digest && before.cluster.Err == nil: // Access may have failed for a while
 			now = before
 		default:
 			config, err := f.config()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -85,7 +86,7 @@ func (t trust) permit(cluster *api.Cluster, user *api.AuthInfo) error {
 
 // checkServer returns an error if server is not the address of an API server.
 func checkServer(server string) error {
-	u, err := url.Parse(server)
+	u, _, err := rest.DefaultServerURL(server, "", schema.GroupVersion{}, false) // as the client does, without a scheme too
 	switch {
 	case err != nil || server == "":
 		return errors.New("the address of the server is invalid")

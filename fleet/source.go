@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"maps"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -36,18 +35,26 @@ type Map struct {
 	changed  chan struct{} // closed and replaced by each change
 }
 
-// NewMap returns a source of these clusters. It does not keep the map.
+// NewMap returns a source of these clusters. It keeps neither the map nor its values.
 func NewMap(clusters map[string]*rest.Config) *Map {
-	m := &Map{clusters: maps.Clone(clusters), changed: make(chan struct{})}
-	if m.clusters == nil {
-		m.clusters = map[string]*rest.Config{}
+	m := &Map{clusters: map[string]*rest.Config{}, changed: make(chan struct{})}
+	for name, config := range clusters {
+		m.clusters[name] = copyOf(config)
 	}
 	return m
 }
 
-// Set adds a cluster, or changes its configuration. It does not keep config.
+// Set adds a cluster, or changes its configuration. It does not keep config. A nil config is an error of the cluster.
 func (m *Map) Set(name string, config *rest.Config) {
-	m.change(func() { m.clusters[name] = rest.CopyConfig(config) })
+	own := copyOf(config)
+	m.change(func() { m.clusters[name] = own })
+}
+
+func copyOf(config *rest.Config) *rest.Config {
+	if config == nil {
+		return nil
+	}
+	return rest.CopyConfig(config)
 }
 
 // Delete removes a cluster. It does nothing if there is none.

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 type catalog struct {
 	kinds   map[schema.GroupResource]status.APIResource // also those without the verbs list and watch
 	unknown []Unknown
+	merged  map[schema.GroupResource]schema.GroupResource // twins, to the kind that has their objects
 }
 
 // Unknown is an API group or version whose present resources are not known.
@@ -44,7 +46,10 @@ func isFollowable(r status.APIResource) bool { return r.Has("list", "watch") }
 
 // newCatalog reads a discovery. before are the present members: each keeps its version while the server serves it.
 func newCatalog(d status.Discovery, before map[schema.GroupResource]status.APIResource) *catalog {
-	c := &catalog{kinds: map[schema.GroupResource]status.APIResource{}}
+	c := &catalog{
+		kinds:  map[schema.GroupResource]status.APIResource{},
+		merged: map[schema.GroupResource]schema.GroupResource{},
+	}
 	for _, group := range d.Groups {
 		if group.Err != nil {
 			c.unknown = append(c.unknown, Unknown{schema.GroupVersion{Group: group.Name}, group.Err})
@@ -60,8 +65,12 @@ func newCatalog(d status.Discovery, before map[schema.GroupResource]status.APIRe
 		}
 	}
 	for twin, group := range twins {
-		if r, ok := c.kinds[schema.GroupResource{Group: group, Resource: twin.Resource}]; ok && isFollowable(r) {
+		other := schema.GroupResource{Group: group, Resource: twin.Resource}
+		r, ok := c.kinds[other]
+		_, isMember := before[twin]
+		if ok && isFollowable(r) || !ok && !isMember && !c.knows(group) { // what is not known may be there
 			delete(c.kinds, twin)
+			c.merged[twin] = other
 		}
 	}
 	return c
@@ -93,13 +102,10 @@ func (c *catalog) add(r status.APIResource, before map[schema.GroupResource]stat
 // canonical returns the identifier of the member that has the objects of a kind: that of another group, if both have
 // the same objects.
 func (c *catalog) canonical(id schema.GroupResource) schema.GroupResource {
-	if group, ok := twins[id]; ok && c != nil {
-		other := schema.GroupResource{Group: group, Resource: id.Resource}
-		if r, ok := c.kinds[other]; ok && isFollowable(r) {
-			return other
-		}
+	if c == nil {
+		return id
 	}
-	return id
+	return cmp.Or(c.merged[id], id)
 }
 
 // knows reports whether the discovery knows everything that the server serves in a group.

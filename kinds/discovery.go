@@ -19,7 +19,7 @@ const (
 	gatherTime = time.Second
 	// minInterval is the time between two discoveries that changes cause.
 	minInterval = 3 * time.Second
-	// lagTime is the time after which a discovery is repeated that shows nothing new. kube-apiserver waits five seconds
+	// lagTime is the time after which a discovery is repeated that lacks what a change should have brought. kube-apiserver waits five seconds
 	// before it serves a new definition, if there are several of it.
 	lagTime = 5 * time.Second
 	// firstTime is how long the first discovery waits for the lists of definitions and APIServices, so that no change
@@ -44,20 +44,38 @@ type changes struct {
 	handlers  []*informer.Subscription // of the informers, to itself
 	changed   chan struct{}            // has a token if there was a change since the last discovery began
 
-	mu      sync.Mutex           // protects deleted
+	mu      sync.Mutex           // protects the fields below
 	deleted map[string]time.Time // the names of what was deleted in the last minute, and when
+	added   map[string]time.Time // the names of the definitions that were added in the last minute, and when
+}
+
+// definitions is a handler of definitions, whose names are those of the kinds that they add.
+type definitions struct{ *changes }
+
+// OnAdd implements informer.Handler.
+func (d definitions) OnAdd(obj metadata, initial bool) {
+	if !initial {
+		d.mu.Lock()
+		d.added[obj.Name] = time.Now()
+		d.mu.Unlock()
+	}
+	d.changes.OnAdd(obj, initial)
 }
 
 func newChanges(client *informer.Client, logger *slog.Logger) *changes {
-	c := &changes{changed: make(chan struct{}, 1), deleted: map[string]time.Time{}}
+	c := &changes{changed: make(chan struct{}, 1), deleted: map[string]time.Time{}, added: map[string]time.Time{}}
 	if client == nil {
 		return c
 	}
-	for _, resource := range watched {
+	for n, resource := range watched {
 		i := informer.New(client, informer.Resource{GroupVersionResource: resource},
 			informer.Config[metadata]{AbsentIsSynced: true, Logger: quiet(logger)})
 		c.informers = append(c.informers, i)
-		c.handlers = append(c.handlers, i.Subscribe(c, informer.SubscriptionConfig[metadata]{Name: "kinds"}))
+		var handler informer.Handler[metadata] = c
+		if n == 0 {
+			handler = definitions{c}
+		}
+		c.handlers = append(c.handlers, i.Subscribe(handler, informer.SubscriptionConfig[metadata]{Name: "kinds"}))
 	}
 	return c
 }
@@ -72,7 +90,12 @@ func (c *changes) run(ctx context.Context) {
 }
 
 // OnAdd implements informer.Handler.
-func (c *changes) OnAdd(metadata, bool) { run.Signal(c.changed) }
+func (c *changes) OnAdd(obj metadata, _ bool) {
+	c.mu.Lock()
+	delete(c.deleted, obj.Name) // it is back
+	c.mu.Unlock()
+	run.Signal(c.changed)
+}
 
 // OnUpdate implements informer.Handler.
 func (c *changes) OnUpdate(_, _ metadata) { run.Signal(c.changed) }
@@ -81,22 +104,29 @@ func (c *changes) OnUpdate(_, _ metadata) { run.Signal(c.changed) }
 func (c *changes) OnDelete(last metadata, _ bool) {
 	c.mu.Lock()
 	c.deleted[last.Name] = time.Now()
+	delete(c.added, last.Name)
 	c.mu.Unlock()
 	run.Signal(c.changed)
 }
 
-// begin forgets the changes so far, since a discovery begins, and returns the names of what was deleted lately.
-func (c *changes) begin() map[string]bool {
+// begin forgets the changes so far, since a discovery begins. It returns the names of what was deleted lately, and those
+// of definitions that were added lately.
+func (c *changes) begin() (deleted, added map[string]bool) {
 	select {
 	case <-c.changed:
 	default:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return lately(c.deleted), lately(c.added)
+}
+
+// lately returns the names of the last minute, and removes the others from times.
+func lately(times map[string]time.Time) map[string]bool {
 	names := map[string]bool{}
-	for name, since := range c.deleted {
+	for name, since := range times {
 		if time.Since(since) > time.Minute {
-			delete(c.deleted, name)
+			delete(times, name)
 			continue
 		}
 		names[name] = true
@@ -115,7 +145,7 @@ func (c *changes) waitFirst(ctx context.Context) {
 
 // follow makes discoveries until ctx ends: at first, after changes, and now and then.
 //
-//	           +------------- nothing new: once more after lagTime ---------------+
+//	           +------- it lacks something new: once more after lagTime ----------+
 //	           v                                                                  |
 //	begin -> discover -> wait -- a change: gather, at most one each minInterval --+-> discover
 //	                      |
@@ -141,9 +171,9 @@ func (s *Set[T]) follow(ctx context.Context) {
 }
 
 // discover asks the server once. It returns when it began, and how long the next discovery can wait. complete is false
-// if there should be something new.
+// if a change caused it.
 func (s *Set[T]) discover(ctx context.Context, complete bool) (began time.Time, wait time.Duration) {
-	deleted := s.changes.begin()
+	deleted, added := s.changes.begin()
 	began = time.Now()
 	limited, end := context.WithTimeout(ctx, discoveryTimeout)
 	defer end()
@@ -155,16 +185,31 @@ func (s *Set[T]) discover(ctx context.Context, complete bool) (began time.Time, 
 		return began, s.failed(err)
 	}
 	changed, missing := s.take(d, deleted)
-	s.succeeded()
+	partial := s.succeeded(d.Err() != nil)
 	wait = s.config.discoverEvery()
 	wait += time.Duration(rand.Int64N(int64(wait)/10 + 1))
-	if !complete && !changed {
+	if !complete && !changed || s.lacks(added) {
 		wait = min(wait, lagTime)
+	}
+	if partial > 0 { // no change will say that the rest can be read
+		wait = min(wait, backoff(partial))
 	}
 	if missing {
 		wait = min(wait, settleTime)
 	}
 	return began, wait
+}
+
+// lacks reports whether the latest discovery lacks the kind of one of these definitions.
+func (s *Set[T]) lacks(definitions map[string]bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range definitions {
+		if _, ok := s.catalog.kinds[schema.ParseGroupResource(name)]; !ok {
+			return true
+		}
+	}
+	return false
 }
 
 // failed records a failure, and returns the backoff. A failure that lasts is logged once.
@@ -178,13 +223,23 @@ func (s *Set[T]) failed(err error) time.Duration {
 		s.config.logger().Warn("discovery fails: the kinds stay as they are", "err", err)
 	}
 	s.news.Send()
-	backoff := min(time.Second<<min(n-1, 10), maxBackoff)
-	return backoff/2 + rand.N(backoff/2)
+	return backoff(n)
 }
 
-// succeeded records a success, and logs it if it ends a failure, or if what is not known has changed.
-func (s *Set[T]) succeeded() {
+// backoff returns the wait after n discoveries in a row that failed in whole or in part.
+func backoff(n int) time.Duration {
+	d := min(time.Second<<min(n-1, 10), maxBackoff)
+	return d/2 + rand.N(d/2)
+}
+
+// succeeded records a success, and logs it if it ends a failure, or if what is not known has changed. partial says that
+// a part could not be read. It returns the number of such discoveries in a row.
+func (s *Set[T]) succeeded(partial bool) (n int) {
 	s.mu.Lock()
+	if s.record.partial++; !partial {
+		s.record.partial = 0
+	}
+	n = s.record.partial
 	failures, logged, unknown := s.record.Failures, s.record.logged, s.catalog.unknown
 	s.record.Count++
 	s.record.Failures, s.record.LastSuccess = 0, time.Now()
@@ -197,9 +252,10 @@ func (s *Set[T]) succeeded() {
 	if names != logged {
 		if names == "" {
 			s.config.logger().Info("discovery knows all API groups again")
-			return
+			return n
 		}
 		s.config.logger().Warn("discovery does not know some API groups: their kinds stay as they are", "groups", names,
 			"err", unknown[0].Err)
 	}
+	return n
 }

@@ -27,6 +27,7 @@ type Set[T informer.Object] struct {
 	invalid error
 	members *set.Set[schema.GroupResource, T]
 	changes *changes
+	known   chan struct{} // closed when the set has the members of the first discovery
 	over    chan struct{} // closed when Run has returned
 
 	turn sync.Mutex    // serializes changes of the members; taken before mu, and before the locks of members
@@ -44,12 +45,15 @@ type Set[T informer.Object] struct {
 // New returns a set of the kinds of the server of client. It starts no goroutine and sends no request; Run does. If an
 // argument is wrong, New logs the error, and Run and WaitSynced return it.
 func New[T informer.Object](client *informer.Client, config Config[T]) *Set[T] {
+	known := make(chan struct{})
 	s := &Set[T]{
 		client: client,
 		config: config,
+		known:  known,
 		members: set.New(set.Config[schema.GroupResource, T]{
 			Name:   schema.GroupResource.String,
 			Starts: config.Starts,
+			Known:  known,
 			Logger: config.Logger,
 		}),
 		changes: newChanges(client, config.logger()),
@@ -111,12 +115,12 @@ func (s *Set[T]) hold(kind schema.GroupResource, n int) {
 	latest := s.catalog
 	s.mu.Unlock()
 	if latest != nil {
-		s.choose(latest, nil)
+		s.choose(latest, func(status.APIResource, time.Time) bool { return false }) // only a discovery shows that
 	}
 }
 
 // take makes the members those of a new discovery. deleted has the names of definitions and APIServices that are gone.
-// It reports whether members or what is not known have changed, and whether a kind is missing that is not gone yet.
+// It reports whether kinds or what is not known have changed, and whether a kind is missing that is not gone yet.
 func (s *Set[T]) take(d status.Discovery, deleted map[string]bool) (changed, missing bool) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -127,25 +131,37 @@ func (s *Set[T]) take(d status.Discovery, deleted map[string]bool) (changed, mis
 	s.catalog = latest
 	for id, member := range s.kinds {
 		switch r, ok := latest.kinds[id]; {
-		case ok && isFollowable(r) && r.Version == member.Version || !latest.knows(id.Group):
+		case ok && isFollowable(r) && sameMember(r, member) || !latest.knows(id.Group):
 			delete(s.missing, id)
 		case s.missing[id].IsZero():
 			s.missing[id] = time.Now()
 		}
 	}
 	s.mu.Unlock()
-	return changed, s.choose(latest, deleted)
+	missing = s.choose(latest, func(member status.APIResource, since time.Time) bool {
+		return isGone(member, since, deleted)
+	})
+	if !run.IsClosed(s.known) {
+		close(s.known)
+	}
+	return changed, missing
 }
 
 func sameKind(a, b status.APIResource) bool {
-	return a.GroupVersionResource == b.GroupVersionResource && isFollowable(a) == isFollowable(b)
+	return sameMember(a, b) && isFollowable(a) == isFollowable(b)
 }
 
 func sameUnknown(a, b Unknown) bool { return a.GroupVersion == b.GroupVersion }
 
+// sameMember reports whether an informer of a can go on with b.
+func sameMember(a, b status.APIResource) bool {
+	return a.Version == b.Version && a.Namespaced == b.Namespaced
+}
+
 // choose makes the members those that a discovery and the holders want. It reports whether a kind is missing that is
 // not gone yet. It needs turn.
-func (s *Set[T]) choose(latest *catalog, deleted map[string]bool) (missing bool) {
+func (s *Set[T]) choose(latest *catalog,
+	isGone func(member status.APIResource, since time.Time) bool) (missing bool) {
 	s.mu.Lock()
 	wanted := s.wantedLocked(latest)
 	var replaced []schema.GroupResource
@@ -153,7 +169,7 @@ func (s *Set[T]) choose(latest *catalog, deleted map[string]bool) (missing bool)
 		r, ok := wanted[id]
 		since, isMissing := s.missing[id]
 		switch {
-		case isMissing && !isGone(member, since, deleted):
+		case isMissing && !isGone(member, since):
 			wanted[id], missing = member, true
 		case isMissing:
 			delete(s.missing, id)
@@ -162,8 +178,8 @@ func (s *Set[T]) choose(latest *catalog, deleted map[string]bool) (missing bool)
 			}
 		case !ok && !latest.knows(id.Group) && s.wantsLocked(latest, member):
 			wanted[id] = member
-		case ok && r.Version != member.Version: // what it had is not known: it stays
-			r.Version = member.Version
+		case ok && !sameMember(r, member): // what it had is not known: it stays
+			r.Version, r.Namespaced = member.Version, member.Namespaced
 			wanted[id] = r
 		}
 	}
@@ -260,12 +276,14 @@ var ErrNotMember = set.ErrNotMember
 func (s *Set[T]) why(kind schema.GroupResource) (canChange bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held, latest := s.held[kind] > 0, s.catalog
+	latest := s.catalog
 	if latest == nil {
 		return true, fmt.Errorf("%s: %w: there was no discovery yet", kind, ErrNotMember)
 	}
-	r, ok := latest.kinds[latest.canonical(kind)]
-	unknown := latest.whyUnknown(kind.Group)
+	id := latest.canonical(kind)
+	held := s.holdersLocked(latest, id) > 0
+	r, ok := latest.kinds[id]
+	unknown := latest.whyUnknown(id.Group)
 	switch {
 	case ok && !isFollowable(r):
 		return false, fmt.Errorf("%s: %w: it lacks the verbs list and watch", kind, ErrNotMember)

@@ -1,11 +1,10 @@
 package kinds
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/set"
@@ -41,7 +40,8 @@ type Discovery struct {
 // record is what the set counts of its discoveries.
 type record struct {
 	Discovery
-	logged string // what was not known at the last line of log
+	logged  string // what was not known at the last line of log
+	partial int    // discoveries in a row that lacked a part
 }
 
 // Member is the status of a member of a [Set].
@@ -119,7 +119,7 @@ func namesOf(unknown []Unknown) string {
 			names = append(names, "…")
 			break
 		}
-		names = append(names, schema.GroupVersion.String(u.GroupVersion))
+		names = append(names, cmp.Or(u.GroupVersion.String(), "core"))
 	}
 	return strings.Join(names, ",")
 }

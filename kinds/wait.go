@@ -53,12 +53,23 @@ func (s *Set[T]) WaitSynced(ctx context.Context, kinds ...schema.GroupResource) 
 	}
 	ctx, end := run.Until(ctx, s.over, informer.ErrStopped)
 	defer end()
-	ids, err := s.waitMembers(ctx, kinds)
-	if err != nil {
-		return err
-	}
-	if err := s.members.WaitSynced(ctx, ids...); err != nil {
-		return err
+	for {
+		next := s.news.Next()
+		ids, err := s.waitMembers(ctx, kinds)
+		if err != nil {
+			return err
+		}
+		if err = s.members.WaitSynced(ctx, ids...); err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNotMember) {
+			return err
+		}
+		select {
+		case <-next: // a member was removed or replaced
+		case <-ctx.Done():
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,6 +99,8 @@ func (s *Set[T]) waitMembers(ctx context.Context,
 // present returns the identifiers of the members of these kinds. If the set lacks some, it returns why, and whether
 // that can change.
 func (s *Set[T]) present(kinds []schema.GroupResource) (ids []schema.GroupResource, canChange bool, err error) {
+	s.turn.Lock() // so that the set has the members of the catalog
+	defer s.turn.Unlock()
 	s.mu.Lock()
 	latest, failure := s.catalog, s.record.LastError
 	s.mu.Unlock()

@@ -6,15 +6,16 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // Enqueue returns a source of keys for an [informer.Controller]: the keys that the function keys returns for the
 // objects of all members. For an update it adds those of both the old and the new state. Objects of initial lists and
 // of resyncs have [informer.LowPriority].
 //
-// The source is synced when each present member is synced, or when its start has failed or takes long: a member that
-// hangs does not keep the controller from the keys of the others. So Reconcile must not take a member without objects
-// for an empty one: Status and [Set.WaitSynced] tell the difference.
+// The source is synced when the members are known, and each present one is synced, or when its start has failed or
+// takes long: a member that hangs does not keep the controller from the keys of the others. So Reconcile must not take
+// a member without objects for an empty one: Status and [Set.WaitSynced] tell the difference.
 func Enqueue[ID comparable, T informer.Object, K comparable](s *Set[ID, T],
 	keys func(id ID, obj T) []K) informer.Source[K] {
 	subscribe := func(queue *informer.Queue[K], resync time.Duration) informer.Subscriber {
@@ -38,6 +39,9 @@ type source struct{ *Subscription }
 
 // HasSynced reports whether WaitSynced would return at once.
 func (s source) HasSynced() bool {
+	if !run.IsClosed(s.known) {
+		return false
+	}
 	for m, sub := range s.present() {
 		if !m.settled() || m.synced() && !sub.HasSynced() {
 			return false
@@ -46,7 +50,7 @@ func (s source) HasSynced() bool {
 	return s.ended() == nil
 }
 
-// WaitSynced waits for the members that are in the set now.
+// WaitSynced waits until the members are known, and for those that are in the set then.
 func (s source) WaitSynced(ctx context.Context) error {
 	return s.wait(ctx, func(m *life, sub joined) error {
 		select {

@@ -40,6 +40,9 @@ type Config[ID comparable, T informer.Object] struct {
 	Name func(ID) string
 	// Starts is how many members may be in their first list at once. Zero means 8.
 	Starts int
+	// Known is closed when the set has its first members. Until then, nothing is synced: a set without members may be one
+	// that does not know them yet. Nil means that they are known.
+	Known <-chan struct{}
 	// Logger receives a line for each member that does not start in time, or that ends by itself. Informers have loggers
 	// of their own. Nil means slog.Default.
 	Logger *slog.Logger
@@ -123,6 +126,11 @@ type part[ID comparable, T informer.Object] interface {
 
 // New returns a set without members. It starts no goroutine; Run does.
 func New[ID comparable, T informer.Object](c Config[ID, T]) *Set[ID, T] {
+	if c.Known == nil {
+		known := make(chan struct{})
+		close(known)
+		c.Known = known
+	}
 	return &Set[ID, T]{
 		config:  c,
 		over:    make(chan struct{}),
@@ -239,6 +247,9 @@ func (s *Set[ID, T]) unwant(m *member[ID, T], how Removal) {
 func (s *Set[ID, T]) Want(ids map[ID]func() *informer.Informer[T], how Removal) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
+	if s.stopped { // only turn changes it
+		return
+	}
 	for _, m := range s.all() {
 		if _, ok := ids[m.id]; !ok && m.wanted {
 			s.unwant(m, how)

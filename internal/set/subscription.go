@@ -78,6 +78,7 @@ type SubscriptionConfig struct {
 // Subscription ties a handler to a [Set], as one subscription to each member. Its methods are safe for concurrent use.
 type Subscription struct {
 	leave func()          // removes it from the set
+	known <-chan struct{} // closed when the set has its first members
 	over  <-chan struct{} // closed when the set has stopped
 
 	mu      sync.Mutex // protects the fields below; the last lock in the order of the set
@@ -104,7 +105,7 @@ type subscriber[ID comparable, T informer.Object] struct {
 //
 // If h is nil or c is wrong, Subscribe returns a subscription that has ended; see [Subscription.Err].
 func (s *Set[ID, T]) Subscribe(h Handler[ID, T], c SubscriptionConfig) *Subscription {
-	sub := &Subscription{over: s.over, members: map[*life]joined{}, done: make(chan struct{})}
+	sub := &Subscription{known: s.config.Known, over: s.over, members: map[*life]joined{}, done: make(chan struct{})}
 	p := &subscriber[ID, T]{sub, h, informer.SubscriptionConfig[T]{
 		Name:     cmp.Or(c.Name, fmt.Sprintf("%T", h)),
 		Delivery: c.Delivery,
@@ -224,8 +225,11 @@ func (s *Subscription) Err() error {
 	return nil
 }
 
-// HasSynced reports whether the handler has processed the first lists of all present members.
+// HasSynced reports whether the members are known, and the handler has processed the first lists of all present ones.
 func (s *Subscription) HasSynced() bool {
+	if !run.IsClosed(s.known) {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.members {
@@ -236,15 +240,19 @@ func (s *Subscription) HasSynced() bool {
 	return s.err == nil
 }
 
-// WaitSynced waits until the handler has processed the first lists of all members that are in the set now, and then
-// returns nil. A member that is removed meanwhile does not count. If ctx ends first, it returns a [*NotSyncedError],
-// which names the others. It returns the error of Err if the subscription ends first.
+// WaitSynced waits until the members are known, and the handler has processed the first lists of all that are in the
+// set then, and returns nil. A member that is removed meanwhile does not count. If ctx ends first, it returns a
+// [*NotSyncedError], which names the others. It returns the error of Err if the subscription ends first.
 func (s *Subscription) WaitSynced(ctx context.Context) error {
 	return s.wait(ctx, func(m *life, sub joined) error { return sub.WaitSynced(ctx) })
 }
 
-// wait calls do for each member that is in the subscription now. It returns the errors for those that are still in it.
+// wait waits until the members are known, and calls do for each that is in the subscription then. It returns the errors
+// for those that are still in it.
 func (s *Subscription) wait(ctx context.Context, do func(*life, joined) error) error {
+	if err := s.waitKnown(ctx); err != nil {
+		return err
+	}
 	var failed NotSyncedError
 	members := s.present()
 	for m, sub := range members {
@@ -257,6 +265,22 @@ func (s *Subscription) wait(ctx context.Context, do func(*life, joined) error) e
 	}
 	return failed.of(len(members))
 }
+
+// waitKnown waits until the members are known. It returns the error of Err if the subscription ends first.
+func (s *Subscription) waitKnown(ctx context.Context) error {
+	if run.IsClosed(s.known) {
+		return nil
+	}
+	ctx, end := run.Until(ctx, s.done, errEnded)
+	defer end()
+	err := waitKnown(ctx, s.known, s.over)
+	if err != nil && errors.Is(context.Cause(ctx), errEnded) {
+		return s.ended()
+	}
+	return err
+}
+
+var errEnded = errors.New("the subscription has ended")
 
 // present returns the members that are in the set.
 func (s *Subscription) present() map[*life]joined {

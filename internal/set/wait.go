@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -75,10 +76,16 @@ func (e *NotSyncedError) of(all int) error {
 }
 
 // WaitSynced waits until the stores of these members have their whole collections, and then returns nil. Without ids,
-// it waits for all members that are in the set now. It returns a [*NotSyncedError] if ctx ends first, or when it has
-// waited for the others and some have ended by themselves. A member that the set does not have is in that error,
-// which then wraps [ErrNotMember]; one that is removed during the wait is not, unless ids has it.
+// it waits until the members are known, and for all that are in the set then. It returns a [*NotSyncedError] if ctx
+// ends first, or when it has waited for the others and some have ended by themselves. A member that the set does not
+// have is in that error, which then wraps [ErrNotMember]; one that is removed during the wait is not, unless ids has
+// it.
 func (s *Set[ID, T]) WaitSynced(ctx context.Context, ids ...ID) error {
+	if len(ids) == 0 {
+		if err := waitKnown(ctx, s.config.Known, s.over); err != nil {
+			return err
+		}
+	}
 	var failed NotSyncedError
 	members, count := s.all(), len(ids)
 	if len(ids) > 0 {
@@ -115,10 +122,28 @@ func (s *Set[ID, T]) why(m *member[ID, T], err error) error {
 	return err
 }
 
-// HasSynced reports whether the stores of all present members have their whole collections. For a set without members
-// it returns true.
+// errUnknown indicates that the members of a set are not known yet.
+var errUnknown = errors.New("the members of the set are not known yet")
+
+// waitKnown waits until known is closed. It fails if ctx ends or over is closed before that.
+func waitKnown(ctx context.Context, known, over <-chan struct{}) error {
+	if run.IsClosed(known) {
+		return nil
+	}
+	select {
+	case <-known:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errUnknown, context.Cause(ctx))
+	case <-over:
+		return fmt.Errorf("%w: the set has stopped: %w", errUnknown, informer.ErrStopped)
+	}
+}
+
+// HasSynced reports whether the members are known, and the stores of all present ones have their whole collections. For
+// a set that is known to have no members it returns true.
 func (s *Set[ID, T]) HasSynced() bool {
-	return !slices.ContainsFunc(s.all(), func(m *member[ID, T]) bool { return !m.informer.HasSynced() })
+	return run.IsClosed(s.config.Known) && !slices.ContainsFunc(s.all(), func(m *member[ID, T]) bool { return !m.informer.HasSynced() })
 }
 
 // settled reports whether nobody needs to wait for a member any more before work with the others begins: its first list

@@ -166,7 +166,7 @@ type Decoder struct {
 	plans             plans
 	json              *jsonDecoder
 	wire              *protobufDecoder
-	shared            weakSharer
+	shared            [2]weakSharer       // by Format
 	parts             *Parts              // nil if the decoder shares with no other
 	hash              func([]byte) uint64 // hashes the bytes of a part; tests set a weak hash
 	found             Checked             // what Check has found so far
@@ -186,6 +186,7 @@ func NewDecoder(t *Type, keepManagedFields bool) *Decoder {
 		plans:             plans,
 		json:              newJSONDecoder(plans, keepManagedFields, strings),
 		wire:              newProtobufDecoder(plans, keepManagedFields, strings),
+		shared:            [2]weakSharer{Protobuf: {format: Protobuf}},
 		hash:              hashOfPart,
 		doubt:             new(doubt),
 	}
@@ -329,7 +330,7 @@ func (d *Decoder) typed(target any, f Format, raw []byte, old unsafe.Pointer, re
 	v := reflect.ValueOf(target).Elem()
 	var shared *sharer
 	if share {
-		shared = d.shared.get(d.parts)
+		shared = d.shared[f].get(d.parts)
 	}
 	var ok bool
 	var err error

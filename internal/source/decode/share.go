@@ -84,6 +84,7 @@ func hashOf(text []byte) uint64 {
 type sharer struct {
 	parts      *Parts // of several decoders, which remember for longer; nil for none
 	generation uint64 // of parts
+	format     Format // of the encoded values: the same bytes mean something else in another one
 	seed       maphash.Seed
 	sets       [1 << 11]sharedSet
 }
@@ -110,13 +111,16 @@ type sharedValue struct {
 const maxShared = 4 << 10
 
 // weakSharer is a sharer that the garbage collector may free. The zero value is ready for use.
-type weakSharer struct{ weak.Pointer[sharer] }
+type weakSharer struct {
+	weak.Pointer[sharer]
+	format Format
+}
 
 // get returns the sharer. parts is the same in each call.
 func (w *weakSharer) get(parts *Parts) *sharer {
 	s := w.Value()
 	if s == nil || parts != nil && s.generation != parts.generation.Load() {
-		s = &sharer{seed: maphash.MakeSeed(), parts: parts}
+		s = &sharer{seed: maphash.MakeSeed(), parts: parts, format: w.format}
 		if parts != nil {
 			s.generation = parts.generation.Load()
 		}
@@ -127,6 +131,13 @@ func (w *weakSharer) get(parts *Parts) *sharer {
 
 func (s *sharer) set(raw []byte) *sharedSet {
 	return &s.sets[maphash.Bytes(s.seed, raw)&uint64(len(s.sets)-1)]
+}
+
+// partID returns the ID of a part that is encoded in the format of s.
+func (s *sharer) partID(raw []byte) partID {
+	id := partIDOf(raw)
+	id.high ^= uint64(s.format)
+	return id
 }
 
 // wants reports whether to look for a value that was decoded from raw, in a field with these hits. A nil s wants none.
@@ -158,7 +169,7 @@ func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) (cost int, o
 	if s.parts == nil {
 		return 0, false
 	}
-	value, cost, ok := s.parts.find(partIDOf(raw), t)
+	value, cost, ok := s.parts.find(s.partID(raw), t)
 	if !ok {
 		return 0, false
 	}
@@ -179,7 +190,7 @@ func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer, cost budget) 
 	}
 	s.remember(raw, t, value, cost)
 	if s.parts != nil {
-		s.parts.put(s.generation, partIDOf(raw), t, value, cost)
+		s.parts.put(s.generation, s.partID(raw), t, value, cost)
 	}
 }
 

@@ -73,7 +73,7 @@ func (d *Decoder) verified(obj any, f Format, raw []byte, from Origin) any {
 		return obj
 	}
 	d.verifier.modified = field
-	d.shared = weakSharer{} // what it remembers may be what was written to
+	d.shared = [2]weakSharer{Protobuf: {format: Protobuf}} // what it remembers may be what was written to
 	d.doubt.objects.Store(verifyAfter)
 	if d.parts != nil {
 		d.parts.distrust()

@@ -226,3 +226,23 @@ func TestFailuresAreForgotten(t *testing.T) {
 		t.Errorf("the store has %v", all)
 	}
 }
+
+// An object that a program gave to Value has no marks of a decoder behind it, so nobody may look for them.
+// Guarantees: D1
+func TestObjectsOfValueHaveNoMarks(t *testing.T) {
+	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !k.makes() {
+		t.Error("at first, objects are not those of a decoder")
+	}
+	old := k.Value(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x", UID: "u", ResourceVersion: "1"}})
+	now := k.Value(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x", UID: "u", ResourceVersion: "2"}})
+	if k.makes() {
+		t.Error("after Value, objects count as those of a decoder")
+	}
+	if got := now.Decoded(old.Alive()).(*corev1.Pod); got.ResourceVersion != "2" {
+		t.Errorf("the new version is %s", got.ResourceVersion)
+	}
+}

@@ -25,6 +25,8 @@ type Packer struct {
 	pool  *decode.Pool
 	bytes *pack.Packer
 	last  atomic.Pointer[form] // the form of the last object
+
+	values atomic.Bool // Value was called
 }
 
 // NewPacker returns a packer of objects of type t, a pointer. It returns an error if no object can be decoded into a t.
@@ -217,10 +219,13 @@ func (k *Packer) unpack(p *Object, other any) (any, error) {
 		return nil, err
 	}
 	*buf = raw
-	made := k.Transform == nil // otherwise Transform may have made other
 	return k.pool.Decode(have.form.format, raw, decode.Origin{List: have.form.list, Before: other,
-		Made: made && other != nil})
+		Made: k.makes() && other != nil})
 }
+
+// makes reports whether a decoder has made each object that k hands out, so that it may look for its marks behind them.
+// Those of a Transform and those that Value received are made by others.
+func (k *Packer) makes() bool { return k.Transform == nil && !k.values.Load() }
 
 // bare returns an object with the identity and the version of p, or nil if that is not possible.
 func (k *Packer) bare(p *Object) any {
@@ -249,6 +254,7 @@ func (k *Packer) Transformed(p *Object) (*Object, error) {
 
 // Value packs obj, which nobody has decoded. With a Transform it packs nothing: [Packer.Transformed] does.
 func (k *Packer) Value(obj any) *Object {
+	k.values.Store(true)
 	if k.Transform != nil {
 		return k.Hold(obj)
 	}

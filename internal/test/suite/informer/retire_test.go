@@ -111,7 +111,7 @@ func TestRetireAtAnyTime(t *testing.T) {
 					inf, rec := informer.New(w.Client(), resource, world.Quiet[*corev1.Pod]()), &testkit.Recorder[*corev1.Pod]{}
 					return inf, rec, inf.Subscribe(rec)
 				}
-				inf, rec, sub := create()
+				inf, _, sub := create()
 				inf.Retire()
 				<-sub.Done()
 				wantRetired(w, inf, inf.Run(w.Context()))
@@ -120,7 +120,7 @@ func TestRetireAtAnyTime(t *testing.T) {
 				}
 
 				remove := w.Server.Inject(informertest.Fault{Hang: true})
-				inf, rec, sub = create()
+				inf, _, sub = create()
 				ended := running(w.Context(), inf)
 				synctest.Wait()
 				inf.Retire()
@@ -130,7 +130,7 @@ func TestRetireAtAnyTime(t *testing.T) {
 				}
 				remove()
 
-				inf, rec, _ = create()
+				inf, rec, _ := create()
 				ended = running(w.Context(), inf)
 				rec.Want(w.T, "add a/x 1 initial=true")
 				w.Server.Stop()
