@@ -143,7 +143,8 @@ func waitKnown(ctx context.Context, known, over <-chan struct{}) error {
 // HasSynced reports whether the members are known, and the stores of all present ones have their whole collections. For
 // a set that is known to have no members it returns true.
 func (s *Set[ID, T]) HasSynced() bool {
-	return run.IsClosed(s.config.Known) && !slices.ContainsFunc(s.all(), func(m *member[ID, T]) bool { return !m.informer.HasSynced() })
+	unsynced := func(m *member[ID, T]) bool { return !m.informer.HasSynced() }
+	return run.IsClosed(s.config.Known) && !slices.ContainsFunc(s.all(), unsynced)
 }
 
 // settled reports whether nobody needs to wait for a member any more before work with the others begins: its first list
