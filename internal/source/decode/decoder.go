@@ -173,7 +173,7 @@ type Decoder struct {
 	alone             extent              // of the object that was decoded or checked last
 	scratch           []byte              // memory for Alone
 	recent            recent
-	verifier          verifier
+	modified          string // the field that the last object was found to differ in; see Modified
 	doubt             *doubt
 }
 
@@ -214,9 +214,9 @@ type Origin struct {
 // memory. An object without a name is an error, unless from.Nameless is set. Of the objects that may share parts with
 // others, it verifies some: see [Decoder.Modified].
 func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
-	d.verifier.modified = ""
+	d.modified = ""
 	obj, err := d.decode(f, raw, from)
-	if err == nil && (from.Share || from.Before != nil) && d.verifier.due(d.doubt) {
+	if err == nil && (from.Share || from.Before != nil) && d.doubt.due() {
 		obj = d.verified(obj, f, raw, from)
 	}
 	return obj, err

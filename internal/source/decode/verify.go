@@ -18,40 +18,34 @@ import (
 // such a part. The second one then replaces the first, and the decoders of its pool verify each object for a while.
 
 const (
-	// verifyEvery is how many objects that took parts from others a decoder decodes for each one that it verifies.
+	// verifyEvery is how many objects that took parts from others the decoders of a pool decode for each one that is
+	// verified.
 	verifyEvery = 1 << 10
 	// verifyAfter is how many such objects the decoders of a pool verify after a part that somebody has written to.
 	verifyAfter = 1 << 12
 )
 
-// verifier decides which objects are verified. A decoder has one; the zero value is ready for use.
-type verifier struct {
-	objects  uint32 // that took parts from others, since the last one that was verified
-	modified string // the field that the last object was found to differ in
-}
-
-// doubt counts the objects that are still to be verified, whatever their turn is. The decoders of a pool share it.
+// doubt decides which objects are verified. The decoders of a pool share it, since a decoder may not live long: the
+// garbage collector frees idle ones. The zero value is ready for use, and safe for concurrent use.
 type doubt struct {
-	objects atomic.Int32
-	useless atomic.Bool // equal bytes do not give equal objects: a method of the type does as it likes
+	taken   atomic.Uint32 // objects that took parts from others
+	objects atomic.Int32  // that are still to be verified, whatever their turn is
+	useless atomic.Bool   // equal bytes do not give equal objects: a method of the type does as it likes
 }
 
-// due reports whether to verify the next object.
-func (v *verifier) due(doubt *doubt) bool {
-	v.objects++
-	if doubt.objects.Load() > 0 {
-		doubt.objects.Add(-1)
-	} else if v.objects < verifyEvery {
-		return false
+// due reports whether to verify the next object that took parts from others.
+func (d *doubt) due() bool {
+	if d.objects.Load() > 0 {
+		d.objects.Add(-1)
+		return true
 	}
-	v.objects = 0
-	return true
+	return d.taken.Add(1)%verifyEvery == 0
 }
 
 // Modified returns what the last call of Decode has found of a program that modifies decoded objects: the path of the
 // first field that differs, such as spec.containers[0].image, or "" for nothing. The path has no keys of maps, and of an
 // unstructured object two names at most: the others may be content.
-func (d *Decoder) Modified() string { return d.verifier.modified }
+func (d *Decoder) Modified() string { return d.modified }
 
 // verified returns obj, which d has decoded from raw with parts of others, or an equal object without them if somebody
 // has written to such a part.
@@ -72,7 +66,7 @@ func (d *Decoder) verified(obj any, f Format, raw []byte, from Origin) any {
 		d.doubt.useless.Store(true)
 		return obj
 	}
-	d.verifier.modified = field
+	d.modified = field
 	d.shared = [2]weakSharer{Protobuf: {format: Protobuf}} // what it remembers may be what was written to
 	d.doubt.objects.Store(verifyAfter)
 	if d.parts != nil {

@@ -74,15 +74,14 @@ func encoded(t *testing.T, f Format, obj interface{ Marshal() ([]byte, error) })
 // soon is after how many objects the tests have the first one verified.
 const soon = 20
 
-func verifySoon(d *Decoder) { d.verifier.objects = verifyEvery - soon }
+func verifySoon(d *Decoder) { d.doubt.taken.Store(verifyEvery - soon) }
 
 // One of verifyEvery objects is verified, and after a finding each of verifyAfter.
 func TestVerifyTakesItsTurn(t *testing.T) {
-	var v verifier
 	var doubt doubt
 	count := func(objects int) (due int) {
 		for range objects {
-			if v.due(&doubt) {
+			if doubt.due() {
 				due++
 			}
 		}
@@ -94,6 +93,32 @@ func TestVerifyTakesItsTurn(t *testing.T) {
 	doubt.objects.Store(verifyAfter)
 	if got := count(verifyAfter + verifyEvery); got != verifyAfter+1 {
 		t.Errorf("%d after a finding", got)
+	}
+}
+
+// Objects take turns also if no decoder lives long: the garbage collector frees idle ones.
+//
+// Guarantees: D6
+func TestVerifyOutlastsDecoders(t *testing.T) {
+	pool := poolOf[*corev1.Pod](t, nil)
+	raws := versions(t, JSON, fleet.New(fleet.Config{Pods: 1}).Pod(0), 2)
+	before, err := pool.Decode(JSON, raws[0], Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.(*corev1.Pod).Spec.Containers[0].Image = "written by mistake"
+	found := 0
+	for range verifyEvery {
+		d := pool.Get() // and it is lost
+		if _, err := d.Decode(JSON, raws[1], Origin{Before: before, Made: true}); err != nil {
+			t.Fatal(err)
+		}
+		if d.Modified() != "" {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("found %d times in %d objects, want once", found, verifyEvery)
 	}
 }
 
