@@ -216,8 +216,8 @@ func TestClustersShareParts(t *testing.T) {
 	})
 }
 
-// A cluster without a usable configuration is named by WaitSynced and Status, and the others go on. When it gets a good
-// one, it starts; when it gets a bad one again, it stays as it is.
+// WaitSynced and Status name a cluster without a usable configuration, and the others go on. A good configuration starts
+// it. A bad one after that changes nothing but its error.
 // Guarantees: N2
 func TestUnusableConfiguration(t *testing.T) {
 	onStage(t, []string{"a", "b"}, func(s *stage) {

@@ -111,7 +111,7 @@ func (f folder) look(known map[string]reading) (files map[string]reading, change
 	return files, changed || len(files) != len(known), nil
 }
 
-// readFile returns the content of a file, of which it reads at most one byte too many.
+// readFile returns the content of a file. It stops one byte after maxKubeconfig, so that the caller sees the excess.
 func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -130,7 +130,7 @@ func TestHandlersMayChangeTheSet(t *testing.T) {
 	})
 }
 
-// A lookup finds the objects of all members, in the order of the members, then of the keys. A snapshot stays as it is.
+// A lookup yields the objects of all members, ordered by member, then by key. A snapshot never changes.
 // Guarantees: N5
 func TestIndexAndSnapshotHaveAllMembers(t *testing.T) {
 	onStage(t, config{}, []string{"a", "b", "c"}, func(s *stage) {

@@ -117,7 +117,7 @@ type Set[ID comparable, T informer.Object] struct {
 
 // part is what each member joins: a subscription or an index. The set calls it with turn.
 type part[ID comparable, T informer.Object] interface {
-	// join adds a member: before it starts, or as it is if the part is new.
+	// join adds a member before it starts. A new part also joins members that have started.
 	join(m *member[ID, T])
 	// leave removes a member. If delivers is true, its handlers still receive what it has for them. The set then calls
 	// leave again when the member has ended.
@@ -242,8 +242,8 @@ func (s *Set[ID, T]) unwant(m *member[ID, T], how Removal) {
 }
 
 // Want makes the set have exactly these members, beside those that somebody holds: it adds those that it lacks, in the
-// order of their names, and removes others, as [Set.Remove] does. A member that has ended by itself stays as it is. A
-// function that returns nil adds none. After the set has stopped, Want does nothing.
+// order of their names, and removes others, as [Set.Remove] does. Want does not start
+// a member again that has ended by itself. A function that returns nil adds none. After the set has stopped, Want does nothing.
 func (s *Set[ID, T]) Want(ids map[ID]func() *informer.Informer[T], how Removal) {
 	s.turn.Lock()
 	defer s.turn.Unlock()

@@ -99,7 +99,7 @@ func kindEntry(name, kind, more string) string {
 
 var podEntry = kindEntry("pods", "Pod", `,"verbs":["get","list"],"shortNames":["po"],"categories":["all"],"subresources":[{"subresource":"status"}]`)
 
-// What is not known is an error of that group or version, and the others are there.
+// A group or version that cannot be read has an error. The result has all other groups and versions.
 func TestReader(t *testing.T) {
 	node := `{"resource":"nodes","responseKind":null,"scope":"Cluster"}`
 	coreDocument := items(item("", ofVersion("v1", "Current", podEntry, node)))
