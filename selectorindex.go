@@ -193,7 +193,7 @@ func (x *SelectorIndex[T]) requirements(obj T) []requirement {
 	return x.common.rarest(choices)
 }
 
-// choiceOf returns requirements. An object that satisfies part satisfies exactly one of them. choiceOf returns none if an
+// choiceOf returns requirements. An object that satisfies part satisfies exactly one of them. There are none if an
 // object without labels satisfies part.
 func choiceOf(namespace string, part *labels.Requirement) (choice []requirement) {
 	switch part.Operator() {

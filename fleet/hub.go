@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 const (
@@ -206,12 +207,7 @@ func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, er
 		},
 	})
 	changed := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
+	notify := func() { run.Signal(changed) }
 	inf.Subscribe(informer.HandlerFuncs[T]{
 		AddFunc:    func(T, bool) { notify() },
 		UpdateFunc: func(T, T) { notify() },

@@ -242,8 +242,8 @@ func (s *Set[ID, T]) unwant(m *member[ID, T], how Removal) {
 }
 
 // Want makes the set have exactly these members, beside those that somebody holds: it adds those that it lacks, in the
-// order of their names, and removes others, as [Set.Remove] does. Want does not start
-// a member again that has ended by itself. A function that returns nil adds none. After the set has stopped, Want does nothing.
+// order of their names, and removes others, as [Set.Remove] does. A member that has ended by itself does not start
+// again. A function that returns nil adds none. After the set has stopped, Want does nothing.
 func (s *Set[ID, T]) Want(ids map[ID]func() *informer.Informer[T], how Removal) {
 	s.turn.Lock()
 	defer s.turn.Unlock()

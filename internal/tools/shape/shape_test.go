@@ -119,7 +119,7 @@ func exportedAPI(t *testing.T, dir string) string {
 
 // The exported API changes only on purpose: a change must update the golden file, which shows in the commit.
 func TestExportedAPIChangesOnlyOnPurpose(t *testing.T) {
-	for name, dir := range map[string]string{"informer": root, "status": root + "/status", "informertest": root + "/informertest", "watchcache": root + "/watchcache", "compat": root + "/compat", "wire": root + "/wire", "leader": root + "/leader", "health": root + "/health", "manager": root + "/manager", "reconcile": root + "/reconcile", "debugpage": root + "/debugpage", "review": root + "/review", "readthrough": root + "/readthrough", "kinds": root + "/kinds"} {
+	for name, dir := range map[string]string{"informer": root, "status": root + "/status", "informertest": root + "/informertest", "watchcache": root + "/watchcache", "compat": root + "/compat", "wire": root + "/wire", "leader": root + "/leader", "health": root + "/health", "manager": root + "/manager", "reconcile": root + "/reconcile", "debugpage": root + "/debugpage", "review": root + "/review", "readthrough": root + "/readthrough", "kinds": root + "/kinds", "fleet": root + "/fleet"} {
 		golden := filepath.Join("testdata", name+".txt")
 		got := exportedAPI(t, dir)
 		if *update {
