@@ -25,7 +25,8 @@ type Config[T informer.Object] struct {
 	LabelSelector string
 	// Member is the configuration of the informer of each kind. Its functions are called concurrently for different kinds.
 	// If T is an interface, Member.Prototype names the type to decode, which must fit each kind. If Member.Logger is nil,
-	// informers use Logger, but write only warnings and errors, and few of those while a failure lasts.
+	// informers use Logger, but write only warnings and errors, and few of those while a failure lasts. A nil Member.Parts
+	// means one that all kinds share.
 	Member informer.Config[T]
 	// Starts is how many kinds may be in their first list at once. Zero means 8.
 	Starts int

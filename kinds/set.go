@@ -45,6 +45,9 @@ type Set[T informer.Object] struct {
 // New returns a set of the kinds of the server of client. It starts no goroutine and sends no request; Run does. If an
 // argument is wrong, New logs the error, and Run and WaitSynced return it.
 func New[T informer.Object](client *informer.Client, config Config[T]) *Set[T] {
+	if config.Member.Parts == nil {
+		config.Member.Parts = new(informer.Parts)
+	}
 	known := make(chan struct{})
 	s := &Set[T]{
 		client: client,
