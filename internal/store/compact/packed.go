@@ -57,10 +57,16 @@ func (p *Object) Labels() Labels { return p.labels }
 // fixedSize is the memory that each Object takes, without its texts.
 var fixedSize = int(reflect.TypeFor[Object]().Size() + reflect.TypeFor[body]().Size())
 
+// decodedSize is the memory that a decoded takes, with what the runtime keeps for a weak pointer.
+var decodedSize = int(reflect.TypeFor[decoded]().Size()) + 16
+
 // HeapSize returns the memory that p takes, in bytes, without a decoded object that somebody reads.
 func (p *Object) HeapSize() int {
 	b := p.body.Load()
 	size := fixedSize + len(b.data) + len(p.name)
+	if p.decoded.Load() != nil {
+		size += decodedSize
+	}
 	if b.form.held != nil {
 		var held heapsize.Set
 		held.Add(b.form.held)
