@@ -36,6 +36,18 @@ type InformerStatus struct {
 	Handlers []status.Subscription
 }
 
+// MemberStatus is the status of a member of a set of informers: a cluster of package fleet, or a kind of package kinds.
+type MemberStatus struct {
+	// Name tells the member from the others of its set.
+	Name  string
+	State status.MemberState
+	// Err is why the member has ended, or why it has no informer. Nil otherwise: the failures of a member that goes on are
+	// in Informer.
+	Err error `json:"-"`
+	// Informer is the status of its informer. The handlers of the set are among its Handlers.
+	Informer InformerStatus
+}
+
 // SourceName returns a unique name for Reflectors[i]: its namespace, or a text for its selection, such as "ns with
 // labels app=web". It is empty for the only reflector of a whole collection.
 func (s InformerStatus) SourceName(i int) string {

@@ -3,6 +3,7 @@ package debugpage
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"runtime/metrics"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ func (h *handler) status(r *request) (any, error) {
 		Authorized:  b.authorized,
 		Process:     readProcess(),
 		Informers:   []Informer{},
+		Sets:        []Set{},
 		Queues:      []Queue{},
 		Controllers: []Controller{},
 		Clients:     []Client{},
@@ -42,14 +44,7 @@ func (h *handler) status(r *request) (any, error) {
 
 		CanAuthorize: h.config.Authorize != nil,
 	}
-	for _, status := range h.config.Informers {
-		s.Informers = append(s.Informers, b.informer(status()))
-	}
-	for _, statuses := range h.config.Groups {
-		for _, status := range statuses() {
-			s.Informers = append(s.Informers, b.informer(status))
-		}
-	}
+	b.addInformers(&s, &h.config)
 	for _, status := range h.config.Controllers {
 		c := status()
 		s.Controllers = append(s.Controllers, b.controller(c))
@@ -83,6 +78,23 @@ func (h *handler) status(r *request) (any, error) {
 	return s, nil
 }
 
+// addInformers adds the informers of the configuration, and its sets.
+func (b *builder) addInformers(s *Status, c *Config) {
+	for _, status := range c.Informers {
+		s.Informers = append(s.Informers, b.informer(status(), ""))
+	}
+	for _, statuses := range c.Groups {
+		for _, status := range statuses() {
+			s.Informers = append(s.Informers, b.informer(status, ""))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Sets)) {
+		set, shown := b.set(name, c.Sets[name]())
+		s.Sets = append(s.Sets, set)
+		s.Informers = append(s.Informers, shown...)
+	}
+}
+
 func (h *handler) store(r *request, s store, authorized bool) Store {
 	return Store{
 		Name:          s.name,
@@ -106,8 +118,9 @@ func readProcess() Process {
 	return Process{value(samples[0]), value(samples[1]), value(samples[2])}
 }
 
-func (b *builder) informer(s informer.InformerStatus) Informer {
+func (b *builder) informer(s informer.InformerStatus, prefix string) Informer {
 	name := s.Resource.String()
+	titled := prefix + name
 	i := Informer{
 		Name:            name,
 		Group:           s.Resource.Group,
@@ -116,7 +129,7 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		Namespaces:      append([]string{}, s.Resource.Namespaces...),
 		LabelSelector:   s.Resource.LabelSelector,
 		FieldSelector:   s.Resource.FieldSelector,
-		Severity:        b.add("informer", name, informerProblems(s, b.now)),
+		Severity:        b.add("informer", titled, informerProblems(s, b.now)),
 		Synced:          s.Synced,
 		ResourceVersion: s.ResourceVersion,
 		Objects:         s.Objects,
@@ -127,7 +140,7 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		Subscriptions:   []Subscription{},
 	}
 	for n, r := range s.Reflectors {
-		title := name
+		title := titled
 		if len(s.Reflectors) > 1 {
 			title += ", namespace " + s.SourceName(n)
 		}
@@ -139,7 +152,7 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 	for _, h := range s.Handlers {
 		sub := Subscription{
 			Name:          h.Name,
-			Severity:      b.add("subscription", name+": "+h.Name, subscriptionProblems(h)),
+			Severity:      b.add("subscription", titled+": "+h.Name, subscriptionProblems(h)),
 			Synced:        h.Synced,
 			Blocking:      h.Blocking,
 			Backlog:       h.Backlog,

@@ -31,6 +31,9 @@ type Config struct {
 	Informers []func() informer.InformerStatus
 	// Groups are the Status methods of groups. Informers that join later are shown, too.
 	Groups []func() []informer.InformerStatus
+	// Sets are the Members methods of sets of informers, such as those of packages fleet and kinds, by names that you choose.
+	// Of each set, the page shows the informers of 100 members at most, those with problems first.
+	Sets map[string]func() []informer.MemberStatus
 	// Controllers are the Status methods of controllers. They have the status of their queues.
 	Controllers []func() status.Controller
 	// Queues are the Status methods of queues that no controller uses.

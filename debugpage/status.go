@@ -16,6 +16,7 @@ type Status struct {
 	// Problems has everything that is wrong now, errors before warnings.
 	Problems    []Problem    `json:"problems"`
 	Informers   []Informer   `json:"informers"`
+	Sets        []Set        `json:"sets"`
 	Queues      []Queue      `json:"queues"`
 	Controllers []Controller `json:"controllers"`
 	Clients     []Client     `json:"clients"`
@@ -42,7 +43,7 @@ const (
 // Problem is something that is wrong.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	// Kind is informer, watch, subscription, queue, controller, client, replica, manager or elector, and Name says which
+	// Kind is informer, watch, subscription, set, queue, controller, client, replica, manager or elector, and Name says which
 	// one.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
@@ -66,6 +67,9 @@ type Informer struct {
 	// Name describes the collection, as "apps/v1 deployments in a,b with labels app=web". Informers of the same collection
 	// have the same name.
 	Name string `json:"name"`
+	// Set and Member are the set of informers to which the informer belongs, and its name there. They are empty for others.
+	Set    string `json:"set,omitempty"`
+	Member string `json:"member,omitempty"`
 	// Group, Version and Resource identify the collection. Namespaces and the selectors restrict it.
 	Group         string   `json:"group"`
 	Version       string   `json:"version"`
@@ -90,6 +94,21 @@ type Informer struct {
 	Subscriptions []Subscription `json:"subscriptions"`
 	// Audit is absent until the informer has audited, or plans to.
 	Audit *Audit `json:"audit,omitempty"`
+}
+
+// Set is a set of informers, such as those of the clusters of a fleet. Informers has those of 100 of its members at most:
+// first those with errors, then those with warnings.
+type Set struct {
+	Name string `json:"name"`
+	// Severity is the worst of the problems of all members.
+	Severity Severity `json:"severity"`
+	// Members is the number of members, and States that of each state. Bad is the number of those with problems.
+	Members int            `json:"members"`
+	States  map[string]int `json:"states"`
+	Bad     int            `json:"bad"`
+	// Objects and MemoryBytes are the sums of all members.
+	Objects     int   `json:"objects"`
+	MemoryBytes int64 `json:"memoryBytes"`
 }
 
 // Audit is the status of the audits of an informer, which compare its store with the server.

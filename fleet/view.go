@@ -90,10 +90,20 @@ func (f *Fleet[T]) Status() Status {
 	for name, c := range f.clusters {
 		m, ok := members[name]
 		if !ok {
-			m = set.MemberStatus[string]{ID: name, Name: name}
+			m = set.MemberStatus[string]{ID: name, MemberStatus: informer.MemberStatus{Name: name, Err: c.err}}
 		}
 		s.Clusters = append(s.Clusters, ClusterStatus{m, c.err})
 	}
 	slices.SortFunc(s.Clusters, func(a, b ClusterStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return s
+}
+
+// Members returns the status of the clusters, for pages and metrics that show several sets.
+func (f *Fleet[T]) Members() []informer.MemberStatus {
+	clusters := f.Status().Clusters
+	all := make([]informer.MemberStatus, len(clusters))
+	for i, c := range clusters {
+		all[i] = c.MemberStatus.MemberStatus
+	}
+	return all
 }

@@ -22,6 +22,9 @@ type Config struct {
 	Informers []func() informer.InformerStatus
 	// Groups are the Status methods of groups. Informers that join later are collected, too.
 	Groups []func() []informer.InformerStatus
+	// Sets are the Members methods of sets of informers, such as those of packages fleet and kinds, by the label set of
+	// their metrics.
+	Sets map[string]func() []informer.MemberStatus
 	// Controllers are the Status methods of controllers. They include the status of their queues.
 	Controllers []func() status.Controller
 	// Queues are the Status methods of queues that no controller uses.

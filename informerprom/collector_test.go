@@ -101,6 +101,14 @@ func everything() informerprom.Config {
 				Oldest: 4250 * time.Millisecond, Delays: durations(42), Calls: durations(43)}},
 		})},
 		Groups: []func() []informer.InformerStatus{fixed([]informer.InformerStatus{{Resource: informer.Resource{GroupVersionResource: pods}}})},
+		Sets: map[string]func() []informer.MemberStatus{"clusters": fixed([]informer.MemberStatus{
+			{Name: "north", State: status.MemberSynced, Informer: informer.InformerStatus{Objects: 301, Memory: 302}},
+			{Name: "south", State: status.MemberUnsynced, Informer: informer.InformerStatus{Objects: 10, Memory: 20,
+				Reflectors: []status.Reflector{{Failures: 1, NoWatchSince: time.Now().Add(-303500 * time.Millisecond)}}}},
+			{Name: "east", State: status.MemberSynced, Informer: informer.InformerStatus{Reflectors: []status.Reflector{{Failures: 1}, {NoWatchSince: time.Now()}}}},
+			{Name: "west", Err: errors.New("secret")},
+			{Name: "new", State: status.MemberStarting},
+		})},
 		Controllers: []func() status.Controller{fixed(status.Controller{
 			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58, Reconciles: durations(59),
 			OwnWrites: status.OwnWrites{Waiting: 103, Expired: 104, Waits: durations(105)},
@@ -148,6 +156,30 @@ func TestLint(t *testing.T) {
 	}
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// A set of any size has few series, and names the first members that are not ready.
+func TestSetsHaveFewSeries(t *testing.T) {
+	count := func(ready, unready int) int {
+		var members []informer.MemberStatus
+		for i := range ready + unready {
+			m := informer.MemberStatus{Name: fmt.Sprint("member-", i), State: status.MemberSynced}
+			if i >= ready {
+				m.State = status.MemberUnsynced
+			}
+			m.Informer.Resource.Resource = m.Name
+			members = append(members, m)
+		}
+		c := informerprom.New(informerprom.Config{Sets: map[string]func() []informer.MemberStatus{"all": fixed(members)}})
+		return seriesOf(t, registryOf(c))
+	}
+	none := count(1000, 0)
+	if none > 10 {
+		t.Errorf("%d series for 1,000 members", none)
+	}
+	if n := count(0, 1000); n != none+20 {
+		t.Errorf("%d series for 1,000 members that are not synced, want %d", n, none+20)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package informerprom is a Prometheus collector for informers, groups, queues, controllers, clients, electors and
-// replicas.
+// Package informerprom is a Prometheus collector for informers, groups, sets of informers, queues, controllers, clients,
+// electors and replicas.
 //
 //	metrics := informerprom.New(informerprom.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
@@ -90,6 +90,18 @@
 //	informer_subscription_call_seconds a histogram of the time that calls of the handler took
 //	informer_subscription_busy_seconds how long the current call of the handler has taken so far
 //	informer_subscription_blocking    subscriptions for whose handler the informer waits
+//
+// # Sets of informers
+//
+// The metrics of sets have the label set, which is the key of Config.Sets. Their number does not grow with that of the
+// members:
+//
+//	informer_set_members          members in a state, with the label state: one of status.MemberState
+//	informer_set_failing_members  members whose latest requests have failed, or that have ended
+//	informer_set_objects          objects in the stores of all members
+//	informer_set_memory_bytes     an estimate of the memory that these stores take
+//	informer_set_no_watch_seconds how long the member with the longest outage has had no open watch; 0 if all have one
+//	informer_set_member_unready   1 for a member, with the label member, that is not synced or fails: the first 20 by name
 //
 // # Queues
 //

@@ -29,6 +29,9 @@ var (
 	ofRequests     = []string{"name", "watch_namespace"}
 	ofSubscription = []string{"name", "group", "version", "resource", "handler"}
 	ofDepth        = []string{"name", "controller", "priority"}
+	ofSet          = []string{"set"}
+	ofSetState     = []string{"set", "state"}
+	ofMember       = []string{"set", "member"}
 	ofQueue        = []string{"name", "controller"}
 	ofController   = []string{"controller"}
 	ofResult       = []string{"controller", "result"}
@@ -57,6 +60,19 @@ var (
 		"Number of reflectors that wait because the queue of the informer is full.", sum, ofInformer)
 	informerVersion = gauge("informer_store_resource_version",
 		"The 15 least significant digits of the resource version of the store.", least, ofInformer)
+)
+
+// The metrics of sets of informers.
+var (
+	setMembers = gauge("informer_set_members", "Number of members in a state.", sum, ofSetState)
+	setFailing = gauge("informer_set_failing_members",
+		"Number of members whose latest requests have failed, or that have ended.", sum, ofSet)
+	setObjects = gauge("informer_set_objects", "Number of objects in the stores of all members.", sum, ofSet)
+	setMemory  = gauge("informer_set_memory_bytes", "Estimate of the memory that the stores of all members take.", sum, ofSet)
+	setNoWatch = gauge("informer_set_no_watch_seconds",
+		"How long the member with the longest outage has had no open watch. 0 if all have one.", most, ofSet)
+	setUnready = gauge("informer_set_member_unready",
+		"1 for a member that is not synced, or fails. Of those, the first 20 by name have a series.", most, ofMember)
 )
 
 // The metrics of audits.

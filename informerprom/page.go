@@ -1,6 +1,7 @@
 package informerprom
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -140,6 +141,9 @@ func (p *page) addConfig(c *Config) {
 			p.addInformer(c.Name, s)
 		}
 	}
+	for set, members := range c.Sets {
+		p.addSet(set, members())
+	}
 	for _, status := range c.Controllers {
 		p.addController(status())
 	}
@@ -181,6 +185,41 @@ func (p *page) addInformer(name string, s informer.InformerStatus) {
 		p.observe(subscriptionCalls, &h.Calls, name, group, version, resource, h.Name)
 		p.add(subscriptionBusy, h.Busy.Seconds(), name, group, version, resource, h.Name)
 		p.add(subscriptionBlocking, truth(h.Blocking), name, group, version, resource, h.Name)
+	}
+}
+
+// maxUnready is how many members of a set have series of their own.
+const maxUnready = 20
+
+// addSet adds the metrics of a set. Their number does not grow with that of its members.
+func (p *page) addSet(name string, members []informer.MemberStatus) {
+	for _, state := range status.MemberStates() {
+		p.add(setMembers, 0, name, state.String())
+	}
+	p.add(setFailing, 0, name)
+	p.add(setObjects, 0, name)
+	p.add(setMemory, 0, name)
+	p.add(setNoWatch, 0, name)
+	var unready []string
+	for _, m := range members {
+		failing := m.Err != nil
+		p.add(setMembers, 1, name, m.State.String())
+		p.add(setObjects, float64(m.Informer.Objects), name)
+		p.add(setMemory, float64(m.Informer.Memory), name)
+		for _, r := range m.Informer.Reflectors {
+			failing = failing || r.Failures > 0
+			if !r.NoWatchSince.IsZero() {
+				p.add(setNoWatch, time.Since(r.NoWatchSince).Seconds(), name)
+			}
+		}
+		p.add(setFailing, truth(failing), name)
+		if failing || m.State != status.MemberSynced {
+			unready = append(unready, m.Name)
+		}
+	}
+	slices.Sort(unready)
+	for _, member := range unready[:min(len(unready), maxUnready)] {
+		p.add(setUnready, 1, name, member)
 	}
 }
 

@@ -73,6 +73,7 @@ func inProgram(t *testing.T, test func(p *program)) {
 		p.controller.Watch(informer.EnqueueObject(p.pods))
 		p.metrics = informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
+			Sets:        map[string]func() []informer.MemberStatus{"pods": fixed([]informer.MemberStatus{{Name: "north"}})},
 			Controllers: []func() status.Controller{p.controller.Status},
 			Clients:     []func() status.Client{client.Status},
 		})

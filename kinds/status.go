@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/set"
 	"github.com/typedinformer/informer/status"
 )
 
@@ -50,32 +49,29 @@ type Member struct {
 	Kind status.APIResource
 	// Missing is since when discovery has lacked the kind, or its version. Zero means that it has it, or does not know.
 	Missing time.Time
-	// State is what the member does.
-	State State
 	// Wanted is true if Config.Select wants the kind. Holders is how many hold it.
 	Wanted  bool
 	Holders int
-	// Err is why the member has ended. Nil in other states. The failures of a member that goes on are in Informer.
-	Err error `json:"-"`
-	// Informer is the status of its informer.
-	Informer informer.InformerStatus
+	// MemberStatus has the state of the member, and the status of its informer. Its name is that of the kind, such as
+	// "deployments.apps".
+	informer.MemberStatus
 }
 
 // State is what a member does: waiting for its turn, starting, unsynced, synced or ended. Its text is the name.
-type State = set.State
+type State = status.MemberState
 
 // States of a member.
 const (
 	// Waiting means that the member has not started: the set does not run, or enough others are in their first list.
-	Waiting = set.Waiting
+	Waiting = status.MemberWaiting
 	// Starting means that the member is in its first list.
-	Starting = set.Starting
+	Starting = status.MemberStarting
 	// Unsynced means that the first list has failed, or takes long. The member goes on, and others start meanwhile.
-	Unsynced = set.Unsynced
+	Unsynced = status.MemberUnsynced
 	// Synced means that the store has the whole collection. The state stays Synced when a watch breaks.
-	Synced = set.Synced
+	Synced = status.MemberSynced
 	// Ended means that the member has ended: by itself, or because the set has stopped.
-	Ended = set.Ended
+	Ended = status.MemberEnded
 )
 
 // Status returns the present status of the set.
@@ -96,17 +92,19 @@ func (s *Set[T]) Status() Status {
 			continue
 		}
 		all.Members = append(all.Members, Member{
-			Kind:     kind,
-			Missing:  s.missing[m.ID],
-			State:    m.State,
-			Wanted:   s.config.Select == nil || s.config.Select(kind),
-			Holders:  s.holdersLocked(s.catalog, m.ID),
-			Err:      m.Err,
-			Informer: m.Informer,
+			Kind:    kind,
+			Missing: s.missing[m.ID],
+			Wanted:  s.config.Select == nil || s.config.Select(kind),
+			Holders: s.holdersLocked(s.catalog, m.ID),
+
+			MemberStatus: m.MemberStatus,
 		})
 	}
 	return all
 }
+
+// Members returns the status of the members, for pages and metrics that show several sets.
+func (s *Set[T]) Members() []informer.MemberStatus { return s.members.Members() }
 
 // maxNamed is how many groups a line of log names.
 const maxNamed = 10

@@ -20,7 +20,7 @@ import (
 	"github.com/typedinformer/informer/status"
 )
 
-var views = []string{"overview", "informers", "watches", "subscriptions", "queues", "controllers", "clients", "replicas", "managers", "electors", "objects"}
+var views = []string{"overview", "informers", "sets", "watches", "subscriptions", "queues", "controllers", "clients", "replicas", "managers", "electors", "objects"}
 
 // visit shows a view.
 func (b *tab) visit(view string) {
@@ -203,6 +203,31 @@ func TestHundredInformers(t *testing.T) {
 	defer p.forbid("pods")()
 	b.visit("overview")
 	b.until(`/^and 7[34] more$/.test(document.querySelector('.problems li.more')?.textContent)`) // the client may be one of them
+}
+
+// Members of a set are among the informers, and the set has a row of its own.
+func TestMembersOfASet(t *testing.T) {
+	p := start(t, func(p *program) {
+		p.config.Sets = map[string]func() []informer.MemberStatus{"clusters": func() (members []informer.MemberStatus) {
+			for n := range 300 {
+				m := informer.MemberStatus{Name: fmt.Sprintf("cluster-%03d", n), State: status.MemberSynced, Informer: p.informer.Status()}
+				if n == 299 {
+					m.State, m.Err = status.MemberEnded, errors.New("gone")
+				}
+				members = append(members, m)
+			}
+			return members
+		}}
+	})
+	b := open(t, p.url, "sets", wide)
+	b.until(`document.querySelectorAll('#view-sets tr.row').length === 1`)
+	b.expect(`[...document.querySelectorAll('#view-sets tr.row td')].slice(0, 4).map((e) => e.textContent).join(' ')`, "Problems clusters 300 299")
+	b.visit("informers")
+	b.until(`document.querySelector('#view-informers tr.row .first')?.textContent === 'cluster-299: v1 pods'`)
+	b.expect(`document.querySelector('#nav a[data-view=informers]').textContent`, "Informers1 of 109")
+	b.visit("overview")
+	b.until(`[...document.querySelectorAll('.problems li .what')].some((e) => e.textContent === 'clusters: cluster-299 informer')`)
+	b.expect(`$('tiles').textContent.includes('Members of sets300299 synced')`, "true")
 }
 
 // focused describes the element that has the focus.

@@ -166,7 +166,8 @@ function name(items, of) {
 // prepare adds to a status what the tables need, and notes the points of the charts.
 function prepare(s) {
   const t = Date.parse(s.time);
-  name(s.informers, (i) => i.name);
+  name(s.sets, (x) => x.name);
+  name(s.informers, (i) => i.set ? `${i.set}: ${i.member}, ${i.name}` : i.name);
   s.watches = s.informers.flatMap((i) => i.watches.map((w) => ({...w, resource: i.name, informer: i.id})));
   s.subscriptions = s.informers.flatMap((i) => i.subscriptions.map((x) => ({...x, resource: i.name, informer: i.id})));
   name(s.watches, (w) => `${w.informer}\n${w.namespace}`);
@@ -466,7 +467,7 @@ const code = (text) => el('code', {}, text);
 
 const tables = {
   informers: new Table('informers', [
-    {title: 'Resource', cell: (i) => i.name},
+    {title: 'Resource', cell: (i) => i.member ? `${i.member}: ${i.name}` : i.name},
     {title: 'Objects', number: true, cell: (i) => number(i.objects)},
     {title: 'Memory', number: true, help: 'an estimate', cell: (i) => bytes(i.memoryBytes)},
     {title: 'Events/s', number: true, cell: (i) => ({text: rate(state.rates.get(`events ${i.id}`)), node: spark(`events ${i.id}`)})},
@@ -492,6 +493,21 @@ const tables = {
           : el('p', {class: 'muted'}, 'None.'),
       ],
     },
+  }),
+  sets: new Table('sets', [
+    {title: 'Set', cell: (x) => x.name},
+    {title: 'Members', number: true, cell: (x) => number(x.members)},
+    {title: 'Synced', number: true, cell: (x) => number(x.states.Synced ?? 0)},
+    {title: 'Unsynced', number: true, help: 'members whose first list has failed, or takes long', cell: (x) => bad(x.states.Unsynced, number(x.states.Unsynced ?? 0), x.severity || 'warning')},
+    {title: 'Starting', number: true, help: 'members in their first list, or waiting for their turn', cell: (x) => number((x.states.Starting ?? 0) + (x.states.Waiting ?? 0))},
+    {title: 'Ended', number: true, cell: (x) => number(x.states.Ended ?? 0)},
+    {title: 'With problems', number: true, cell: (x) => bad(x.bad, number(x.bad), x.severity)},
+    {title: 'Objects', number: true, cell: (x) => number(x.objects)},
+    {title: 'Memory', number: true, help: 'an estimate', cell: (x) => bytes(x.memoryBytes)},
+    {title: 'Shown', number: true, help: 'members in the table of informers: those with problems first', cell: (x) => number(state.status.informers.filter((i) => i.set === x.name).length)},
+  ], {
+    state: (x) => [x.severity || ((x.states.Synced ?? 0) === x.members ? 'ok' : 'idle'), x.severity ? 'Problems' : (x.states.Synced ?? 0) === x.members ? 'Synced' : 'Syncing'],
+    empty: empty('No sets', 'Pass the Members methods of sets of informers as ', code('Config.Sets'), '.'),
   }),
   watches: new Table('watches', [
     {title: 'Resource', cell: (w) => w.resource},
@@ -667,7 +683,7 @@ const tables = {
 
 // ---- Overview ---------------------------------------------------------------------------------------------------------
 
-const viewOf = {informer: 'informers', watch: 'watches', subscription: 'subscriptions', queue: 'queues', controller: 'controllers', client: 'clients', replica: 'replicas', manager: 'managers', elector: 'electors'};
+const viewOf = {informer: 'informers', set: 'sets', watch: 'watches', subscription: 'subscriptions', queue: 'queues', controller: 'controllers', client: 'clients', replica: 'replicas', manager: 'managers', elector: 'electors'};
 const shownProblems = 20;
 
 function drawOverview(s) {
@@ -681,9 +697,11 @@ function drawOverview(s) {
       el('span', {}, p.message, p.detail ? el('span', {class: 'kind'}, ` (${p.detail})`) : undefined))), ...(rest > 0 ? [el('li', {class: 'more'}, `and ${number(rest)} more`)] : []))];
   });
   const open = s.watches.filter((w) => w.open).length;
+  const whole = [...s.informers.filter((i) => !i.set), ...s.sets];
   const tiles = [
     ['Informers', number(s.informers.length), `${number(s.informers.filter((i) => i.synced).length)} synced`, 'informers'],
-    ['Objects', number(sum(s.informers, (i) => i.objects)), `about ${bytes(sum(s.informers, (i) => i.memoryBytes))}`, 'informers'],
+    ...(s.sets.length ? [['Members of sets', number(sum(s.sets, (x) => x.members)), `${number(sum(s.sets, (x) => x.states.Synced))} synced`, 'sets']] : []),
+    ['Objects', number(sum(whole, (x) => x.objects)), `about ${bytes(sum(whole, (x) => x.memoryBytes))}`, 'informers'],
     ['Watches', number(s.watches.length), `${number(open)} open`, 'watches'],
     ['Subscriptions', number(s.subscriptions.length), `backlog ${number(sum(s.subscriptions, (x) => x.backlog))}`, 'subscriptions'],
     ['Queues', number(s.queues.length), `${number(sum(s.queues, (q) => q.ready))} ready, ${number(sum(s.queues, (q) => q.inWork))} in work`, 'queues'],
@@ -699,7 +717,7 @@ function drawOverview(s) {
 // ---- Navigation -------------------------------------------------------------------------------------------------------
 
 const views = [
-  ['overview', 'Overview'], ['informers', 'Informers'], ['watches', 'Watches'], ['subscriptions', 'Subscriptions'],
+  ['overview', 'Overview'], ['informers', 'Informers'], ['sets', 'Sets'], ['watches', 'Watches'], ['subscriptions', 'Subscriptions'],
   ['queues', 'Queues'], ['controllers', 'Controllers'], ['clients', 'Clients'], ['replicas', 'Replicas'], ['managers', 'Managers'], ['electors', 'Electors'], ['objects', 'Objects'],
 ];
 let view = 'overview';
@@ -719,7 +737,7 @@ function route() {
 
 function drawNav(s) {
   const worst = (list) => list.reduce((w, x) => badness[x.severity ?? ''] > badness[w] ? x.severity : w, '');
-  const lists = {informers: s.informers, watches: s.watches, subscriptions: s.subscriptions, queues: s.queues, controllers: s.controllers, clients: s.clients, replicas: s.replicas, managers: s.managers, electors: s.electors};
+  const lists = {informers: s.informers, sets: s.sets, watches: s.watches, subscriptions: s.subscriptions, queues: s.queues, controllers: s.controllers, clients: s.clients, replicas: s.replicas, managers: s.managers, electors: s.electors};
   for (const a of $('nav').querySelectorAll('a')) {
     const list = lists[a.dataset.view];
     if (!list) continue;

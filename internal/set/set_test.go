@@ -14,6 +14,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 type config = Config[string, *corev1.Pod]
@@ -62,7 +63,7 @@ func TestMembersComeAndGoWhileTheSetRuns(t *testing.T) {
 		s.set.Remove("a", Deliver)
 		s.add("a")
 		s.wantMembers("a")
-		if state := s.set.Status()[0].State; state != Waiting {
+		if state := s.set.Status()[0].State; state != status.MemberWaiting {
 			s.Errorf("while the member before has a call under way, the next one is %v", state)
 		}
 		release()
@@ -122,7 +123,7 @@ func TestHungMemberDelaysNoOther(t *testing.T) {
 			s.Errorf("WaitSynced: %v", err)
 		}
 		for _, m := range s.set.Status() {
-			if synced := m.Name == "fine"; synced != (m.State == Synced) || !synced && m.State != Unsynced {
+			if synced := m.Name == "fine"; synced != (m.State == status.MemberSynced) || !synced && m.State != status.MemberUnsynced {
 				s.Errorf("%s is %v", m.Name, m.State)
 			}
 		}
@@ -147,9 +148,9 @@ func TestStartsAreBounded(t *testing.T) {
 			starting, waits := 0, false
 			for _, m := range s.set.Status() {
 				switch m.State {
-				case Starting:
+				case status.MemberStarting:
 					starting++
-				case Waiting:
+				case status.MemberWaiting:
 					waits = true
 				}
 			}
@@ -159,7 +160,7 @@ func TestStartsAreBounded(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			synced = 0
 			for _, m := range s.set.Status() {
-				if m.State == Synced {
+				if m.State == status.MemberSynced {
 					synced++
 				}
 			}
@@ -247,7 +248,7 @@ func TestMemberThatEndsByItselfKeepsItsPlace(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.want(Deliver, "a", "b")
 		s.wantMembers("a", "b")
-		if m := s.set.Status()[0]; m.State != Ended || m.Err == nil || !m.Wanted {
+		if m := s.set.Status()[0]; m.State != status.MemberEnded || m.Err == nil || !m.Wanted {
 			s.Errorf("status: %+v", m)
 		}
 		if lines := s.log.Take(); len(lines) != 1 || !strings.Contains(lines[0], "member=a") {
@@ -336,7 +337,7 @@ func TestEndOfTheSetEndsMembersThatWait(t *testing.T) {
 			s.Errorf("WaitSynced of a subscription: %v; Err: %v", err, sub.Err())
 		}
 		for _, m := range s.set.Status() {
-			if m.State != Ended {
+			if m.State != status.MemberEnded {
 				s.Errorf("%s is %v", m.Name, m.State)
 			}
 		}
