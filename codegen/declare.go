@@ -1,6 +1,7 @@
 package main
 
 import (
+	doc "go/doc/comment"
 	"go/token"
 	"go/types"
 	"slices"
@@ -91,21 +92,36 @@ func hasMethod(t types.Type, name string) bool {
 // lineWidth is the width of wrapped comments, without indentation.
 const lineWidth = 110
 
-// comment returns text as comment lines. It keeps line breaks, and wraps long lines with their indentation.
+// comment returns text as comment lines. It keeps line breaks, wraps long lines with their indentation, and formats the
+// whole as gofmt formats the comment of a function: that of Go 1.27 leaves comments of fields as they are, and the one before
+// does not.
 func comment(text string) string {
-	text = printable(strings.ReplaceAll(text, "\t", "    "))
+	text = wrap(printable(strings.ReplaceAll(text, "\t", "    ")))
+	var parser doc.Parser
+	var b strings.Builder
+	for line := range strings.Lines(string((&doc.Printer{}).Comment(parser.Parse(text)))) {
+		b.WriteString("//")
+		if line != "\n" && !strings.HasPrefix(line, "\t") { // code
+			b.WriteString(" ")
+		}
+		b.WriteString(line)
+	}
+	return escape(b.String())
+}
+
+// wrap breaks long lines, and repeats their indentation.
+func wrap(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(strings.Trim(text, "\n "), "\n") {
 		words := strings.Fields(line)
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 		width := 0
-		b.WriteString("//")
 		for i, word := range words {
 			switch {
 			case i == 0:
-				b.WriteString(" " + indent)
+				b.WriteString(indent)
 			case width+1+len(word) > lineWidth:
-				b.WriteString("\n// " + indent)
+				b.WriteString("\n" + indent)
 				width = 0
 			default:
 				b.WriteString(" ")
@@ -116,7 +132,7 @@ func comment(text string) string {
 		}
 		b.WriteString("\n")
 	}
-	return escape(b.String())
+	return b.String()
 }
 
 // phrase returns text as a part of a line of a comment.
