@@ -76,7 +76,8 @@ func (i *Informer[T]) Run(ctx context.Context) error { return i.engine.Run(ctx) 
 
 // Retire ends the informer for good, as if the collection had ceased to exist. First, its handlers receive all earlier
 // changes, and then OnDelete with final=false for each object of the store, which becomes empty in one step. A handler
-// that has not received the addition of an object receives neither. Then Run returns an error that wraps [ErrStopped].
+// that has not received the addition of an object receives neither, but with [DeliverEvery] both. Then Run returns an
+// error that wraps [ErrStopped].
 //
 // Retire does not wait, so a handler may call it. Run waits for the handlers, but not longer than until its context
 // ends: they may then lack deletions. WaitForResourceVersion, WaitForObject and Await return an error from now on,

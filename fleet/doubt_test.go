@@ -1,10 +1,13 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -176,4 +180,113 @@ func TestMapKeepsNothingOfItsCaller(t *testing.T) {
 	if clusters["a"].Config == config || clusters["a"].Config.Host != "https://a" || clusters["b"].Config != nil || len(clusters) != 3 {
 		t.Errorf("the map has %v", clusters)
 	}
+}
+
+// Files that editors leave behind are no clusters.
+// Guarantees: N7
+func TestFolderIgnoresLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a.yaml", "b", "c.eu-west", "a.yaml~", "a.yaml.bak", "a.orig", ".a.yaml.swp", "a.yaml.swp", "a.tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(kubeconfig("a", withToken(1))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known, _, err := folder{Dir: dir}.look(nil)
+	if names := slices.Sorted(maps.Keys(known)); err != nil || !slices.Equal(names, []string{"a", "b", "c.eu-west"}) {
+		t.Errorf("clusters %q, %v", names, err)
+	}
+}
+
+// A folder reads the certificates and keys that kubeconfigs name, and sees that they change. Its clients have no names of
+// files: they would read them again for ever, each in a goroutine.
+// Guarantees: N7
+func TestFolderReadsCertificates(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, content []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := folder{Dir: dir}
+	write("a.yaml", []byte(kubeconfig("a", "{client-certificate: sub/cert, client-key: sub/key}")))
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	known, _, err := f.look(nil)
+	if err != nil || known["a"].cluster.Err == nil {
+		t.Fatalf("without the files: %v, %v", err, known["a"].cluster.Err)
+	}
+	for _, host := range []string{"one", "two"} {
+		certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("sub/cert", certificate)
+		write("sub/key", key)
+		now, changed, err := f.look(known)
+		if err != nil || !changed || now["a"].cluster.Err != nil {
+			t.Fatalf("%s: changed=%t, %v, %v", host, changed, err, now["a"].cluster.Err)
+		}
+		c := now["a"].cluster.Config
+		if c.CertFile != "" || c.KeyFile != "" || !bytes.Equal(c.CertData, certificate) || !bytes.Equal(c.KeyData, key) {
+			t.Errorf("%s: the client has the files %q and %q", host, c.CertFile, c.KeyFile)
+		}
+		again, changed, err := f.look(now)
+		if err != nil || changed || again["a"].cluster.Config != c {
+			t.Errorf("%s: the next look has a change, or another configuration: %t, %v", host, changed, err)
+		}
+		known = now
+	}
+}
+
+// The name that a Secret of Argo CD gives to its cluster has a limit.
+// Guarantees: N7
+func TestNameOfAClusterIsLimited(t *testing.T) {
+	read := func(name string) found {
+		return SecretsConfig{Key: "kubeconfig"}.read(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{
+			"name": []byte(name), "server": []byte("https://a"), "config": []byte("{}"),
+		}})
+	}
+	if f := read(strings.Repeat("n", maxName)); len(f.name) != maxName {
+		t.Errorf("the name is %q", f.name)
+	} else if _, err := f.config(); err != nil {
+		t.Error(err)
+	}
+	f := read(strings.Repeat("n", maxName+1))
+	if _, err := f.config(); f.name != "s" || err == nil || !strings.Contains(err.Error(), "at most 253") {
+		t.Errorf("the name is %q, the error %v", f.name, err)
+	}
+	if f := read("a\xff"); f.name != "a\uFFFD" {
+		t.Errorf("the name is %q", f.name)
+	}
+}
+
+// A hub that goes away after the first list is an error of the fleet, once, until it is back.
+// Guarantees: N7
+func TestHubGoesAwayLater(t *testing.T) {
+	onStage(t, []string{"hub", "a"}, func(s *stage) {
+		s.create("a", "x")
+		hub := s.servers["hub"].server
+		secrets := informertest.Register[*corev1.Secret](hub, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")})
+		_, err := secrets.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c", Name: "a"},
+			Data: map[string][]byte{"kubeconfig": []byte(kubeconfig("a", withToken(1)))}})
+		s.must(err)
+		s.run(Secrets(s.hub("hub"), SecretsConfig{LabelSelector: "x!=y", Logger: s.log.Logger()}))
+		s.must(s.fleet.WaitSynced(s.Context()))
+		s.want("a: add x true")
+		time.Sleep(10 * time.Minute)
+		s.must(s.fleet.Status().Err)
+		hub.Stop()
+		time.Sleep(time.Hour)
+		s.wantErr(s.fleet.Status().Err, "not followed since")
+		if n := strings.Count(s.log.String(), "are not known"); n != 1 {
+			s.Errorf("%d lines for one state: %s", n, s.log.String())
+		}
+		if names := s.names(); !slices.Equal(names, []string{"a"}) {
+			s.Errorf("clusters %q", names)
+		}
+		hub.Start()
+		time.Sleep(3 * time.Minute)
+		s.must(s.fleet.Status().Err)
+	})
 }

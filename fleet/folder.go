@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // FolderConfig describes a [Folder].
@@ -26,8 +28,9 @@ type FolderConfig struct {
 
 // Folder returns a source with a cluster for each kubeconfig file in a folder, also while files come, change and go. The
 // name of a cluster is that of the file, without a suffix .yaml, .yml, .json, .conf or .kubeconfig. Its current context
-// counts. Files that it names are looked up from the folder. Hidden files and subfolders are ignored, so the folder may
-// be a mounted Secret.
+// counts. Files that it names are looked up from the folder; a change of a certificate is seen, too. The folder may be a
+// mounted Secret: hidden files and subfolders are ignored, and so are files that editors leave behind, whose names end in
+// ~, .bak, .orig, .swp or .tmp.
 //
 // A file that cannot be read or parsed is an error of its cluster. If the folder cannot be read, all clusters stay.
 func Folder(c FolderConfig) Source { return folder(c) }
@@ -40,7 +43,11 @@ const lookEvery = 10 * time.Second
 type reading struct {
 	digest  digest
 	cluster Cluster
+	files   []string // certificates and keys that the kubeconfig names
+	content digest   // of these files
 }
+
+func (r reading) isBroken() bool { return r.cluster.Err != nil }
 
 // Run implements Source. It reports each look whose result differs from the one before.
 func (f folder) Run(ctx context.Context, report func(map[string]Cluster, error)) error {
@@ -84,7 +91,7 @@ func (f folder) look(known map[string]reading) (files map[string]reading, change
 	files = map[string]reading{}
 	for _, entry := range entries { // sorted
 		path := filepath.Join(f.Dir, entry.Name())
-		if info, err := os.Stat(path); strings.HasPrefix(entry.Name(), ".") || err == nil && !info.Mode().IsRegular() {
+		if info, err := os.Stat(path); isLeftover(entry.Name()) || err == nil && !info.Mode().IsRegular() {
 			continue
 		}
 		name := clusterOf(entry.Name())
@@ -95,18 +102,19 @@ func (f folder) look(known map[string]reading) (files map[string]reading, change
 		case twice:
 			now.digest = sha256.Sum256(fmt.Appendf(nil, "%x%x", files[name].digest, now.digest))
 			now.cluster.Err = errors.New("several files in the folder have its name")
-		case had && before.digest == now.digest && before.cluster.Err == nil: // a file that it names may have come
-			now = before
+		case had && before.digest == now.digest && before.cluster.Err == nil && before.content == digestOfFiles(before.files):
+			now = before // otherwise, a file that it names may have come or changed
 		case err != nil:
 			now.cluster.Err = fmt.Errorf("read its kubeconfig: %w", err)
 		default:
-			now.cluster = f.parse(content)
+			now.parse(f, content)
 		}
 		files[name] = now
 	}
 	for name, now := range files {
 		before, had := known[name]
-		changed = changed || !had || before.digest != now.digest || (before.cluster.Err == nil) != (now.cluster.Err == nil)
+		changed = changed || !had || before.digest != now.digest || before.content != now.content ||
+			(before.cluster.Err == nil) != (now.cluster.Err == nil)
 	}
 	return files, changed || len(files) != len(known), nil
 }
@@ -121,12 +129,49 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxKubeconfig+1))
 }
 
-func (f folder) parse(content []byte) Cluster {
+// parse reads a kubeconfig, and the certificates and keys that it names. If the client had the names of these files, it
+// would have a goroutine that reads them again until the process ends.
+func (r *reading) parse(f folder, content []byte) {
 	config, err := trust{exec: f.AllowExec, files: true, dir: f.Dir}.kubeconfig(content)
 	if err != nil {
-		return Cluster{Err: fmt.Errorf("its kubeconfig: %w", err)}
+		r.cluster.Err = fmt.Errorf("its kubeconfig: %w", err)
+		return
 	}
-	return Cluster{Config: config}
+	for _, name := range []*string{&config.CAFile, &config.CertFile, &config.KeyFile} {
+		if *name != "" {
+			r.files = append(r.files, *name)
+		}
+	}
+	r.content = digestOfFiles(r.files)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		r.cluster.Err = errors.New("its kubeconfig: a certificate or key that it names cannot be read")
+		return
+	}
+	config.CAFile, config.CertFile, config.KeyFile = "", "", ""
+	r.cluster.Config = config
+}
+
+// digestOfFiles returns a digest of the contents of files.
+func digestOfFiles(names []string) digest {
+	if len(names) == 0 {
+		return digest{}
+	}
+	sum := sha256.New()
+	for _, name := range names {
+		content, err := readFile(name)
+		fmt.Fprintf(sum, "%d %v\x00", len(content), err != nil)
+		sum.Write(content)
+	}
+	return digest(sum.Sum(nil))
+}
+
+// isLeftover reports whether a file is hidden, or one that editors leave behind.
+func isLeftover(name string) bool {
+	switch filepath.Ext(name) {
+	case ".bak", ".orig", ".swp", ".tmp":
+		return true
+	}
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~")
 }
 
 // clusterOf returns the name of the cluster of a file.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,8 +52,12 @@ type SecretsConfig struct {
 	Logger *slog.Logger
 }
 
+// maxName is the greatest length of the name of a cluster, in bytes. Names are in logs, on pages and in metrics.
+const maxName = 253
+
 // Secrets returns a source with a cluster for each of some Secrets in the cluster of hub. The name of a cluster is that
-// of the Secret, or what Argo CD's key name has. A Secret that is being deleted counts as deleted.
+// of the Secret, or what Argo CD's key name has. A Secret that is being deleted counts as deleted. One that is deleted and
+// created again, as some tools renew credentials, counts as changed.
 func Secrets(hub *informer.Client, c SecretsConfig) Source {
 	if c.LabelSelector == "" {
 		c.LabelSelector = LabelKubeconfig + "=true"
@@ -70,11 +76,16 @@ func (c SecretsConfig) read(s *corev1.Secret) found {
 		return found{s.Name, [][]byte{content}, func() (*rest.Config, error) { return t.kubeconfig(content) }}
 	}
 	server, config := data["server"], data["config"]
-	name := s.Name
-	if len(data["name"]) > 0 {
-		name = string(data["name"])
+	name, wrong := s.Name, error(nil)
+	if n := len(data["name"]); n > maxName {
+		wrong = fmt.Errorf("its name has %d bytes: that of a cluster has at most %d", n, maxName)
+	} else if n > 0 {
+		name = strings.ToValidUTF8(string(data["name"]), "\uFFFD")
 	}
-	return found{name, [][]byte{server, config}, func() (*rest.Config, error) {
+	return found{name, [][]byte{server, config, data["name"]}, func() (*rest.Config, error) {
+		if wrong != nil {
+			return nil, wrong
+		}
 		if server == nil || config == nil {
 			return nil, fmt.Errorf("it has neither the key %s, nor server and config", c.Key)
 		}
@@ -189,7 +200,8 @@ type found struct {
 // digestOf returns the digest of the content.
 func (f *found) digestOf() digest { return sha256.Sum256(bytes.Join(f.content, []byte{0})) }
 
-// retryEvery is the pause after which a configuration that could not be made is tried again.
+// retryEvery is the pause after which a configuration that could not be made is tried again, and the time without a watch
+// after which a hub is lost.
 const retryEvery = time.Minute
 
 // Run implements Source.
@@ -208,11 +220,7 @@ func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, er
 	})
 	changed := make(chan struct{}, 1)
 	notify := func() { run.Signal(changed) }
-	inf.Subscribe(informer.HandlerFuncs[T]{
-		AddFunc:    func(T, bool) { notify() },
-		UpdateFunc: func(T, T) { notify() },
-		DeleteFunc: func(T, bool) { notify() },
-	})
+	inf.Subscribe(afterEach[T](notify))
 	own, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -225,12 +233,19 @@ func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, er
 		}
 	})
 	known := map[string]reading{}
+	var lost error // why the clusters may have changed
 	again := time.NewTicker(retryEvery)
 	defer again.Stop()
 	for {
 		select {
 		case <-again.C:
-			if !slices.ContainsFunc(slices.Collect(maps.Values(known)), func(r reading) bool { return r.cluster.Err != nil }) {
+			before := lost
+			if lost = o.lost(inf.Status(), before); lost != nil && before == nil {
+				reporting.Lock()
+				report(nil, lost)
+				reporting.Unlock()
+			}
+			if lost != nil || before == nil && !slices.ContainsFunc(slices.Collect(maps.Values(known)), reading.isBroken) {
 				continue
 			}
 		case err := <-ended:
@@ -249,6 +264,30 @@ func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, er
 		report(clusters, nil)
 		reporting.Unlock()
 	}
+}
+
+// afterEach returns a handler that calls notify after each change.
+func afterEach[T informer.Object](notify func()) informer.Handler[T] {
+	return informer.HandlerFuncs[T]{
+		AddFunc:    func(T, bool) { notify() },
+		UpdateFunc: func(T, T) { notify() },
+		DeleteFunc: func(T, bool) { notify() },
+	}
+}
+
+// lost returns why the clusters may have changed unseen: there has been no watch for long. before is what it returned last.
+func (o *objects[T]) lost(s informer.InformerStatus, before error) error {
+	for _, r := range s.Reflectors {
+		switch {
+		case !s.Synced || r.NoWatchSince.IsZero() || time.Since(r.NoWatchSince) < retryEvery:
+		case before != nil:
+			return before
+		default:
+			return fmt.Errorf("the %s are not followed since %s: %w", o.what, r.NoWatchSince.Format(time.RFC3339),
+				cmp.Or(r.LastError, informer.ErrNoProgress))
+		}
+	}
+	return nil
 }
 
 // present returns the clusters of the objects in store, those that are as before with the same configuration.

@@ -84,17 +84,23 @@ func (x *Index[T, K]) Lookup(key K) iter.Seq2[schema.GroupResource, T] { return 
 // objects, indexes and resource version belong together. Parts of different kinds may be of different moments.
 type Snapshot[T informer.Object] struct {
 	snapshot *set.Snapshot[schema.GroupResource, T]
+	catalog  *catalog
 }
 
 // Snapshot returns the present state of all members.
-func (s *Set[T]) Snapshot() *Snapshot[T] { return &Snapshot[T]{s.members.Snapshot()} }
+func (s *Set[T]) Snapshot() *Snapshot[T] {
+	s.mu.Lock()
+	latest := s.catalog
+	s.mu.Unlock()
+	return &Snapshot[T]{s.members.Snapshot(), latest}
+}
 
 // All yields every object with its kind.
 func (s *Snapshot[T]) All() iter.Seq2[schema.GroupResource, T] { return s.snapshot.All() }
 
-// Member returns the snapshot of one kind.
+// Member returns the snapshot of one kind, under any of its names.
 func (s *Snapshot[T]) Member(kind schema.GroupResource) (*informer.Snapshot[T], bool) {
-	return s.snapshot.Member(kind)
+	return s.snapshot.Member(s.catalog.canonical(kind))
 }
 
 // Members yields the snapshot of each kind.

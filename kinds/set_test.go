@@ -397,6 +397,9 @@ func TestEventsOfTwoGroupsAreOneKind(t *testing.T) {
 		if n != snap.Len() || n != 4 {
 			w.Errorf("%d objects, Len is %d, want 4", n, snap.Len())
 		}
+		if member, ok := snap.Member(twin); !ok || member.Len() != 1 {
+			w.Errorf("the snapshot of %s: %t", twin, ok)
+		}
 	})
 }
 

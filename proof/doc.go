@@ -5,6 +5,7 @@
 //	go test ./clientgo                              client-go's own tests of shared informers
 //	go test ./kubernetes -timeout 3h                Kubernetes' integration tests, with a kube-apiserver in the process
 //	go test ./controllerruntime -timeout 1h         controller-runtime's own tests, with crcache
+//	go test ./multicluster -timeout 1h              multicluster-runtime's own tests, with crcache and shared parts
 //	go test ./conformance -timeout 1h               controller-runtime's own tests, with informertest for kube-apiserver
 //	go run ./operators trust-manager                the tests of an operator, with crcache in each mode
 //	go run ./programs script                        kube-controller-manager and kube-scheduler, with clientgo

@@ -118,7 +118,10 @@ func tableOf(deployments *fleet.Fleet[*appsv1.Deployment], key informer.Key) str
 					want = *d.Spec.Replicas
 				}
 				ready, wanted = ready+d.Status.ReadyReplicas, wanted+want
-				replicas, image = fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, want), d.Spec.Template.Spec.Containers[0].Image
+				replicas = fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, want)
+				if containers := d.Spec.Template.Spec.Containers; len(containers) > 0 {
+					image = containers[0].Image
+				}
 			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", c.Name, replicas, image, stateOf(c))

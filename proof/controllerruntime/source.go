@@ -11,16 +11,14 @@ import (
 	"github.com/typedinformer/informer/proof/internal/copied"
 )
 
-const module = "sigs.k8s.io/controller-runtime"
-
 // copySource copies the sources of controller-runtime to dir, at the newest version that crcache is tested with, without
 // the tests of its cache's unexported functions.
 func copySource(ctx context.Context, crcache, dir string) (copied.Module, error) {
-	version, err := copied.Version(ctx, crcache, module, "-modfile=go.newest.mod")
+	version, err := copied.Version(ctx, crcache, copied.ControllerRuntime, "-modfile=go.newest.mod")
 	if err != nil {
 		return copied.Module{}, err
 	}
-	m, err := copied.Copy(ctx, module, version, dir)
+	m, err := copied.Copy(ctx, copied.ControllerRuntime, version, dir)
 	if err != nil {
 		return m, err
 	}
@@ -37,24 +35,7 @@ func copySource(ctx context.Context, crcache, dir string) (copied.Module, error)
 // useOurs changes m, the copy of controller-runtime's sources, so that clusters, managers and the tests of suites
 // create caches of the module crcache. options are the fields of a crcache.Options, in Go.
 func useOurs(ctx context.Context, m copied.Module, crcache, options string) error {
-	err := m.Require(ctx, map[string]string{
-		"github.com/typedinformer/informer":          filepath.Dir(crcache),
-		"github.com/typedinformer/informer/clientgo": filepath.Join(filepath.Dir(crcache), "clientgo"),
-		"github.com/typedinformer/informer/crcache":  crcache,
-	})
-	if err != nil {
-		return err
-	}
-	cluster := filepath.Join(m.Dir, "pkg", "cluster")
-	n, err := replaceNew(filepath.Join(cluster, "cluster.go"))
-	if err != nil {
-		return err
-	}
-	if n != 1 {
-		return fmt.Errorf("pkg/cluster/cluster.go mentions cache.New %d times: its default is where managers get their cache",
-			n)
-	}
-	if err := writeNew(cluster, "zz_crcache.go", "cluster", options); err != nil {
+	if err := m.UseCache(ctx, crcache, options); err != nil {
 		return err
 	}
 	for _, s := range suites {
@@ -69,12 +50,12 @@ func useOurs(ctx context.Context, m copied.Module, crcache, options string) erro
 func useOursInTests(root string, s suite, options string) error {
 	have := map[string]bool{"cluster": true} // the packages with newCache
 	return eachTestFile(root, s, func(file, pkg string) error {
-		n, err := replaceNew(file)
+		n, err := copied.ReplaceCache(file)
 		if err != nil || n == 0 || have[pkg] {
 			return err
 		}
 		have[pkg] = true
-		return writeNew(filepath.Dir(file), "zz_crcache_"+pkg+"_test.go", pkg, options)
+		return copied.WriteCache(filepath.Dir(file), "zz_crcache_"+pkg+"_test.go", pkg, options)
 	})
 }
 
@@ -110,39 +91,4 @@ func eachTestFile(root string, s suite, do func(file, pkg string) error) error {
 		}
 	}
 	return nil
-}
-
-var cacheNew = regexp.MustCompile(`\bcache\.New\b`)
-
-// replaceNew makes a Go file use newCache of its package in place of cache.New, and returns how often it used that.
-func replaceNew(file string) (int, error) {
-	src, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	n := len(cacheNew.FindAllIndex(src, -1))
-	if n == 0 {
-		return 0, nil
-	}
-	src = cacheNew.ReplaceAll(src, []byte("newCache"))
-	src = append(src, "\nvar _ cache.Options // the import may have no other use\n"...)
-	return n, os.WriteFile(file, src, 0o644)
-}
-
-// writeNew writes a Go file that declares newCache.
-func writeNew(dir, file, pkg, options string) error {
-	src := `package ` + pkg + `
-
-import (
-	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/crcache"
-
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-)
-
-var newCache cache.NewCacheFunc = crcache.New(crcache.Options{` + options + `})
-
-var _ informer.Layout
-`
-	return os.WriteFile(filepath.Join(dir, file), []byte(src), 0o644)
 }
