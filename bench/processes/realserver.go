@@ -89,7 +89,7 @@ func (r *results) realMarkdown() string {
 		m.Peers["sigs.k8s.io/controller-runtime"])
 	say("- **first list** is the time from before the client is made until the handler has received each pod, **peak** the peak" +
 		" resident memory of the process until then, **heap** the live heap afterwards, per pod. **of the server** is the processor" +
-		" time of kube-apiserver and etcd.")
+		" time of kube-apiserver and etcd, **its memory** what the resident memory of kube-apiserver grows meanwhile, at its peak.")
 	say("- **events** are %s changes of statuses at %s a second. The server's processor time includes that of writing them. **p50,"+
 		" p99** are the times from before the writer's request to the handler, so they have the time of the write. The last column is"+
 		" the rate at which the events arrived.", measure.Number(float64(o.Paced)), measure.Number(float64(o.Rate)))
@@ -103,7 +103,7 @@ func (r *results) realMarkdown() string {
 	for _, format := range o.Formats {
 		say("\n## %s\n", canned.Name(format))
 		r.tableOf(realPeers, say, format, []column{
-			{"first list", syncTime, measure.Seconds}, {"CPU", syncCPU, measure.Seconds}, {"of the server", syncServerCPU, measure.Seconds},
+			{"first list", syncTime, measure.Seconds}, {"CPU", syncCPU, measure.Seconds}, {"of the server", syncServerCPU, measure.Seconds}, {"its memory", syncServerMemory, measure.Bytes},
 			{"peak", peakMemory, measure.Bytes}, {"heap a pod", liveHeap, measure.Bytes}})
 		r.tableOf(realPeers, say, format, []column{
 			{"CPU an event", pacedCPU, measure.Seconds}, {"of the server", pacedServerCPU, measure.Seconds},

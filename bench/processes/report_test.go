@@ -168,17 +168,17 @@ func TestRealReport(t *testing.T) {
 			}
 			for _, factor := range []float64{1, 1.1} {
 				r.Runs = append(r.Runs, processRun{Series: tables, Peer: p.name, Format: format, Wire: canned.HTTP2, Pods: 20_000, Handlers: 1, Informers: 1, Figures: figures{
-					syncTime: 2 * factor, syncCPU: 1, syncServerCPU: 0.5, peakMemory: 300e6, liveHeap: 4_300, pacedCPU: 35e-6, pacedServerCPU: 1e-3, latency50: 2e-3, latency99: 9e-3,
+					syncTime: 2 * factor, syncCPU: 1, syncServerCPU: 0.5, syncServerMemory: 50e6, peakMemory: 300e6, liveHeap: 4_300, pacedCPU: 35e-6, pacedServerCPU: 1e-3, latency50: 2e-3, latency99: 9e-3,
 					pacedRate: 990, relistCPU: 0.7, relistBytes: 10e6, relistEvents: 0}})
 			}
 		}
 	}
 	got := r.realMarkdown()
 	for row, times := range map[string]int{
-		"| informer | 2.10 s ±5% | 1 s | 500 ms | 300 MB | 4.30 kB |":                           2,
+		"| informer | 2.10 s ±5% | 1 s | 500 ms | 50 MB | 300 MB | 4.30 kB |":                   2,
 		"| informer, LIST, not compressed | 35 us | 1 ms | 2 ms | 9 ms | 990 |":                 2,
 		"| client-go, LIST, not compressed | 700 ms | 10 MB | 0 |":                              2,
-		"| informer, slim struct | 2.10 s ±5% | 1 s | 500 ms | 300 MB | 4.30 kB |":              1,
+		"| informer, slim struct | 2.10 s ±5% | 1 s | 500 ms | 50 MB | 300 MB | 4.30 kB |":      1,
 		"- **informer, LIST, not compressed**: the same with rest.Config.DisableCompression.\n": 1,
 		ownCompact: 0,
 	} {

@@ -48,31 +48,32 @@ func (j job) released() int { return j.Changes + j.Paced + 1 }
 
 // The figures that a process reports. Each is a number.
 const (
-	syncTime       = "sync s"     // from before the client is made until each handler has received each pod
-	syncCPU        = "sync CPU s" // for that
-	syncServerCPU  = "sync server CPU s"
-	peakMemory     = "peak B"       // peak resident memory of the process until then
-	liveHeap       = "heap B"       // growth per pod
-	getTime        = "get ns"       // of one pod by its key
-	getBytes       = "get B"        // allocated
-	namespaceTime  = "namespace ns" // to iterate over the pods of one namespace
-	namespaceBytes = "namespace B"
-	inNamespace    = "in namespace" // number of these pods
-	allTime        = "all ns"       // to iterate over all pods
-	allBytes       = "all B"
-	relistCPU      = "relist CPU s"  // from 410 until a later change arrives
-	relistBytes    = "relist B"      // allocated meanwhile
-	relistRetained = "relist live B" // growth of the heap
-	relistEvents   = "relist events" // to the handler
-	eventRate      = "events/s"      // from the release of the changes until each handler has received each
-	eventCPU       = "event CPU s"   // per event
-	eventServerCPU = "event server CPU s"
-	eventBytes     = "event B" // allocated per event
-	pacedRate      = "paced/s" // of the changes sent at a rate; less than that if the process or the server falls behind
-	pacedCPU       = "paced CPU s"
-	pacedServerCPU = "paced server CPU s"
-	latency50      = "p50 s" // from the server's write to the handler
-	latency99      = "p99 s"
+	syncTime         = "sync s"     // from before the client is made until each handler has received each pod
+	syncCPU          = "sync CPU s" // for that
+	syncServerCPU    = "sync server CPU s"
+	syncServerMemory = "sync server memory B"
+	peakMemory       = "peak B"       // peak resident memory of the process until then
+	liveHeap         = "heap B"       // growth per pod
+	getTime          = "get ns"       // of one pod by its key
+	getBytes         = "get B"        // allocated
+	namespaceTime    = "namespace ns" // to iterate over the pods of one namespace
+	namespaceBytes   = "namespace B"
+	inNamespace      = "in namespace" // number of these pods
+	allTime          = "all ns"       // to iterate over all pods
+	allBytes         = "all B"
+	relistCPU        = "relist CPU s"  // from 410 until a later change arrives
+	relistBytes      = "relist B"      // allocated meanwhile
+	relistRetained   = "relist live B" // growth of the heap
+	relistEvents     = "relist events" // to the handler
+	eventRate        = "events/s"      // from the release of the changes until each handler has received each
+	eventCPU         = "event CPU s"   // per event
+	eventServerCPU   = "event server CPU s"
+	eventBytes       = "event B" // allocated per event
+	pacedRate        = "paced/s" // of the changes sent at a rate; less than that if the process or the server falls behind
+	pacedCPU         = "paced CPU s"
+	pacedServerCPU   = "paced server CPU s"
+	latency50        = "p50 s" // from the server's write to the handler
+	latency99        = "p99 s"
 )
 
 // figures are the results of one process, by the names above.
@@ -247,6 +248,10 @@ func (p *process) sync(ctx context.Context, config *rest.Config, connect func(*r
 	if err != nil {
 		return err
 	}
+	memory, err := p.server.Memory()
+	if err != nil {
+		return err
+	}
 	p.empty = measure.LiveHeap()
 	cpu, began := measure.CPU(), time.Now()
 	follow, err := connect(config)
@@ -271,6 +276,11 @@ func (p *process) sync(ctx context.Context, config *rest.Config, connect func(*r
 		return err
 	}
 	p.figures[syncServerCPU] = (after - serverCPU).Seconds()
+	peak, err := p.server.Memory()
+	if err != nil {
+		return err
+	}
+	p.figures[syncServerMemory] = float64(peak.Peak - memory.Present)
 	for _, store := range p.stores {
 		if n := store.all(); n != p.info.Pods {
 			return fmt.Errorf("there are %d pods instead of %d", n, p.info.Pods)

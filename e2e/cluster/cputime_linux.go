@@ -47,3 +47,35 @@ func (p *process) cpuTime() (time.Duration, error) {
 	}
 	return ticks * tick, nil
 }
+
+// PeakMemory returns the greatest resident memory of kube-apiserver since its start or the last call, and its present
+// one, in bytes. The next call counts from the present one.
+func (c *Cluster) PeakMemory() (peak, present int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.apiserver == nil {
+		return 0, 0, errors.New("cluster: memory: kube-apiserver is not running")
+	}
+	folder := fmt.Sprintf("/proc/%d/", c.apiserver.cmd.Process.Pid)
+	status, err := os.ReadFile(folder + "status")
+	if err == nil {
+		err = os.WriteFile(folder+"clear_refs", []byte("5"), 0) // resets the peak; see proc_pid_clear_refs(5)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("cluster: memory of kube-apiserver: %w", err)
+	}
+	for line := range bytes.Lines(status) {
+		var name string
+		var kB int64
+		if _, err := fmt.Sscanf(string(line), "%s %d kB", &name, &kB); err != nil {
+			continue
+		}
+		switch name {
+		case "VmHWM:":
+			peak = kB << 10
+		case "VmRSS:":
+			present = kB << 10
+		}
+	}
+	return peak, present, nil
+}

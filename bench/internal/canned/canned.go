@@ -331,3 +331,6 @@ func (s *Server) Served() []string {
 
 // CPU implements Backend.
 func (s *Server) CPU() (time.Duration, error) { return measure.CPU(), nil }
+
+// Memory implements Backend.
+func (s *Server) Memory() (Memory, error) { return Memory{}, nil }

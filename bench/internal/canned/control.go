@@ -80,7 +80,13 @@ type Backend interface {
 	Served() []string
 	// CPU returns the processor time that the server has used.
 	CPU() (time.Duration, error)
+	// Memory returns the resident memory of a kube-apiserver: the peak since the last call, and the present one. It is zero
+	// for other servers.
+	Memory() (Memory, error)
 }
+
+// Memory is the resident memory of a server, in bytes.
+type Memory struct{ Peak, Present int64 }
 
 // HandleControl adds to mux what a Control asks of b.
 func HandleControl(mux *http.ServeMux, b Backend) {
@@ -106,6 +112,7 @@ func HandleControl(mux *http.ServeMux, b Backend) {
 	})
 	handle("served", func(*http.Request) (any, error) { return b.Served(), nil })
 	handle("cpu", func(*http.Request) (any, error) { return b.CPU() })
+	handle("memory", func(*http.Request) (any, error) { return b.Memory() })
 }
 
 // Control controls a server from another process.
@@ -133,6 +140,9 @@ func (c Control) Served() (formats []string, err error) { return formats, c.get(
 
 // CPU returns the processor time that the server has used.
 func (c Control) CPU() (cpu time.Duration, err error) { return cpu, c.get("cpu", &cpu) }
+
+// Memory returns the resident memory of a kube-apiserver: the peak since the last call, and the present one.
+func (c Control) Memory() (memory Memory, err error) { return memory, c.get("memory", &memory) }
 
 func (c Control) get(path string, result any) error {
 	response, err := http.Get(c.Server + "/control/" + path)

@@ -219,3 +219,9 @@ func (s *server) CPU() (time.Duration, error) {
 	apiServer, etcd, err := s.cluster.CPUTime()
 	return apiServer + etcd, err
 }
+
+// Memory implements canned.Backend.
+func (s *server) Memory() (memory canned.Memory, err error) {
+	memory.Peak, memory.Present, err = s.cluster.PeakMemory()
+	return memory, err
+}
