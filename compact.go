@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"iter"
 	"reflect"
 
 	"github.com/typedinformer/informer/internal/deliver"
@@ -79,6 +80,17 @@ func (c compact[T]) Subscribe(h deliver.Handler[T], filter func(T) bool, config 
 		}
 	}
 	return c.Informer.Subscribe(&room.Unpacker[T]{Handler: h}, opened, config, invalid)
+}
+
+// Loading implements engine. It decodes each object.
+func (c compact[T]) Loading() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for p := range c.Informer.Loading() {
+			if obj := (room.Opener[T]{}).Open(p); !object.IsNil(obj) && !yield(obj) {
+				return
+			}
+		}
+	}
 }
 
 // Pull implements engine.

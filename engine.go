@@ -26,6 +26,7 @@ type engine[T Object] interface {
 	Audit(ctx context.Context) (status.AuditResult, error)
 	Audits() status.Audit
 	Memory() int64
+	Loading() iter.Seq[T]
 	Reflectors() (all []status.Reflector, queued, blocked int)
 	Abandon()
 	Retire()

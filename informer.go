@@ -95,6 +95,16 @@ func (i *Informer[T]) HasSynced() bool { return run.IsClosed(i.synced) }
 // If [New] rejected its arguments, WaitSynced returns that error at once, whether Run was called or not.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.WaitSynced(ctx) }
 
+// Loading yields the objects that the first list has brought so far, in the order of their arrival, for a program that
+// shows them before the list is whole. With several namespaces or selections, it has those of each that is not there
+// yet. What has not arrived may exist, and what has arrived may be deleted or changed by the end of the list. The store
+// stays empty until the list is whole, and then has all objects at once; Loading yields none from then on. For a
+// moment, neither has them. If the list fails, Loading yields none until the next try. Do not modify the objects.
+//
+// It is safe for concurrent use. A call costs time and memory for each object that has arrived, and with LayoutCompact
+// it decodes each one: call it as often as a screen is drawn.
+func (i *Informer[T]) Loading() iter.Seq[T] { return i.engine.Loading() }
+
 // WaitReadable is WaitSynced for a cached read, which should rather fail than wait for a server that refuses. It
 // returns the [*NotSyncedError] at once if the resource has no lists; see [ErrNoList]. It returns it as soon as two
 // lists in a row have failed and the last failure is 401, 403 or [ErrAbsent], which a retry seldom ends. After an

@@ -88,7 +88,7 @@ func everything() informerprom.Config {
 			Audit:           status.Audit{Equal: 16, Different: 17, Failed: 18, Differ: 19, LastEqual: time.UnixMilli(7_000_500), LastError: errors.New("secret")},
 			Reflectors: []status.Reflector{
 				{Namespace: "a", State: status.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Restored: 23, DecodeErrors: 24, Stale: 25,
-					List:                status.List{Objects: 26, Bytes: 220, Total: 221, Forecast: status.Forecast{Loaded: 222, Whole: 223, Exceeded: true}},
+					List:                status.List{Objects: 26, Bytes: 220, Total: 221, Left: 224500 * time.Millisecond, Forecast: status.Forecast{Loaded: 222, Whole: 223, Exceeded: true}},
 					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond),
 					Traffic: status.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29, Late: 30, SharedKeys: 33, Modified: 35, CutAfter: 34500 * time.Millisecond,
 						ListsBy:   map[status.Reason]int{status.ReasonFirst: 201, status.ReasonEnded: 202, status.ReasonFailed: 203, status.ReasonExpired: 204, status.ReasonRestored: 205, status.ReasonBehind: 206, status.ReasonRefused: 207, status.ReasonAbsent: 208, status.ReasonUnclear: 209, status.ReasonShard: 210, status.ReasonAudit: 218, status.ReasonPolled: 219},

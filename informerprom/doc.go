@@ -58,6 +58,7 @@
 //	informer_list_objects                 objects read so far of the current list, or of the last one
 //	informer_list_total_objects           objects that this list will have, or had; no series if that is not known
 //	informer_list_received_bytes          bytes of the bodies received so far of this list, without compression
+//	informer_list_left_seconds            estimate of the time until the end of the list under way; no series if that is not known
 //	informer_list_forecast_bytes          memory that the whole collection will take; no series unless a first list is near a limit
 //	informer_list_exceeds_memory          1 if the process is going to use more than 80% of its memory limit for this first list
 //

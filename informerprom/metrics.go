@@ -127,6 +127,8 @@ var (
 		"Number of objects that the current list will have, or that the last one had.", sum, ofReflector)
 	reflectorListBytes = gauge("informer_list_received_bytes",
 		"Bytes of the bodies received so far of the current list, or of the last one, without compression.", sum, ofReflector)
+	reflectorLeft = gauge("informer_list_left_seconds",
+		"Estimate of the time until the end of the list under way, if the server says how many objects there are.", most, ofReflector)
 	reflectorForecast = gauge("informer_list_forecast_bytes",
 		"Memory that the whole collection of the first list under way will take, as far as is known.", sum, ofReflector)
 	reflectorExceeds = gauge("informer_list_exceeds_memory",

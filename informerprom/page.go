@@ -300,6 +300,9 @@ func (p *page) addReflector(name string, collection informer.Resource, r status.
 func (p *page) addList(s *status.List, labels ...string) {
 	p.add(reflectorRead, float64(s.Objects), labels...)
 	p.add(reflectorListBytes, float64(s.Bytes), labels...)
+	if s.Left > 0 {
+		p.add(reflectorLeft, s.Left.Seconds(), labels...)
+	}
 	p.add(reflectorExceeds, truth(s.Forecast.Exceeded), labels...)
 	if s.Total > 0 {
 		p.add(reflectorTotal, float64(s.Total), labels...)

@@ -21,6 +21,10 @@ type List struct {
 	// said with the latest page. Zero means that it is not known. The server does not say it in a streaming list, for
 	// selectors, and before the end of the first page.
 	Total int
+	// Rate is the number of objects that the list under way has read a second so far, and Left an estimate of the time
+	// until its end. Zero means that it is not known: no list is under way, or for Left, Total is not known.
+	Rate float64
+	Left time.Duration
 	// Forecast compares the first list with the memory limit. It is the zero value after the list, in later lists, and
 	// while the list is far from the limit.
 	Forecast Forecast
@@ -51,11 +55,14 @@ type Forecast struct {
 	Shared, Compact, Metadata int64
 }
 
-// String describes the progress and the forecast, such as "30,000 of 88,000 objects, 190 MB received".
+// String describes the progress and the forecast, such as "30,000 of 88,000 objects, about 12s left, 190 MB received".
 func (l List) String() string {
 	text := count(l.Objects) + " objects so far"
 	if l.Total > 0 {
 		text = count(l.Objects) + " of " + count(l.Total) + " objects"
+	}
+	if l.Left >= time.Second {
+		text += ", about " + l.Left.Round(time.Second).String() + " left"
 	}
 	f := l.Forecast
 	if f.Loaded == 0 {

@@ -27,7 +27,6 @@ type monitor struct {
 	source  string      // the resource and the server
 
 	began  time.Time
-	read   atomic.Int64 // pods received in lists and in events
 	synced atomic.Int64 // nanoseconds of the initial sync; zero before its end
 	recent []moment     // of the last seconds, oldest first; used only by frame
 }
@@ -47,12 +46,6 @@ func newMonitor(client *informer.Client, resource informer.Resource, sim *simula
 	resource.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("pods")
 	m.pods = informer.New(client, resource, informer.Config[*corev1.Pod]{
 		Logger: logger,
-		// The informer calls Transform for each pod before it stores it. Transform may drop unneeded fields. This one
-		// only counts, to show the progress of the initial sync.
-		Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
-			m.read.Add(1)
-			return pod, nil
-		},
 	})
 	m.byPhase = informer.NewIndex(m.pods, func(pod *corev1.Pod) []corev1.PodPhase {
 		return []corev1.PodPhase{pod.Status.Phase}
@@ -93,7 +86,6 @@ func (m *monitor) frame() frame {
 		time:   time.Now(),
 		source: m.source,
 		up:     time.Since(m.began),
-		read:   int(m.read.Load()),
 		synced: time.Duration(m.synced.Load()),
 		status: m.pods.Status(),
 	}
@@ -111,7 +103,22 @@ func (m *monitor) frame() frame {
 	f.pods, f.rv = snap.Len(), snap.ResourceVersion()
 	f.phases = groups(m.byPhase, snap)
 	f.nodes = groups(m.byNode, snap)
+	if f.synced == 0 && f.pods == 0 {
+		m.addLoading(&f)
+	}
 	return f
+}
+
+// addLoading counts the pods that have arrived, while the first list is under way. The store is empty until then.
+func (m *monitor) addLoading(f *frame) {
+	phases, nodes := map[string]int{}, map[string]int{}
+	for pod := range m.pods.Loading() {
+		phases[string(pod.Status.Phase)]++
+		if pod.Spec.NodeName != "" {
+			nodes[pod.Spec.NodeName]++
+		}
+	}
+	f.phases, f.nodes = sorted(phases), sorted(nodes)
 }
 
 // rateOver is the time over which rates are averaged.
@@ -119,13 +126,20 @@ const rateOver = 3 * time.Second
 
 // groups counts the pods under each key of an index, in descending order.
 func groups[K ~string](index *informer.Index[*corev1.Pod, K], snap *informer.Snapshot[*corev1.Pod]) []group {
-	var all []group
+	counts := map[string]int{}
 	for key := range index.KeysIn(snap) {
-		g := group{name: string(key)}
 		for range index.LookupIn(snap, key) {
-			g.pods++
+			counts[string(key)]++
 		}
-		all = append(all, g)
+	}
+	return sorted(counts)
+}
+
+// sorted returns groups in descending order.
+func sorted(counts map[string]int) []group {
+	var all []group
+	for name, pods := range counts {
+		all = append(all, group{name, pods})
 	}
 	slices.SortFunc(all, func(a, b group) int { return cmp.Or(b.pods-a.pods, cmp.Compare(a.name, b.name)) })
 	return all

@@ -18,7 +18,6 @@ type frame struct {
 	up             time.Duration
 	source         string        // the resource and the server
 	loaded, total  int           // pods in the simulation, now and after loading; zero on a real cluster
-	read           int           // pods received from the server
 	synced         time.Duration // duration of the initial sync; zero before its end
 	status         informer.InformerStatus
 	pods           int
@@ -102,13 +101,12 @@ func (f *frame) rows() []row {
 		rows = append(rows, row{"sync", fmt.Sprintf("took %v", f.synced.Round(time.Millisecond))})
 	case f.loaded < f.total:
 		rows = append(rows, row{"start", fmt.Sprintf("%s of %s pods simulated", thousands(f.loaded), thousands(f.total))})
-	case f.total > 0:
-		rows = append(rows, row{"sync", fmt.Sprintf("%s of %s pods read", thousands(f.read), thousands(f.total))})
-	default:
-		rows = append(rows, row{"sync", thousands(f.read) + " pods read"})
 	}
 	for _, r := range f.status.Reflectors {
 		rows = append(rows, row{"state", stateText(r, f.time)})
+		if f.synced == 0 && r.List.Objects > 0 {
+			rows = append(rows, row{"list", r.List.String()})
+		}
 	}
 	if f.synced > 0 {
 		rows = append(rows, row{"events", fmt.Sprintf("%v per second, %s so far", f.rates, thousands(f.counts.total()))})

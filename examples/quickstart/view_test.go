@@ -17,7 +17,7 @@ import (
 func testFrame() frame {
 	now := time.Date(2026, 1, 15, 9, 0, 12, 0, time.UTC)
 	return frame{
-		time: now, up: 12 * time.Second, source: "v1 pods at http://127.0.0.1:8001", loaded: 20_000, total: 20_000, read: 21_234,
+		time: now, up: 12 * time.Second, source: "v1 pods at http://127.0.0.1:8001", loaded: 20_000, total: 20_000,
 		synced: 495_230 * time.Microsecond,
 		status: informer.InformerStatus{Reflectors: []status.Reflector{{State: status.ReflectorWatching, Since: now.Add(-10 * time.Second), WatchOpen: true}}},
 		pods:   20_013, rv: "25013",
@@ -61,14 +61,15 @@ phases       Running             19,700
              Pending                313 
 2 nodes      ip-172-18-3-4.eu-…      48 `},
 		{"initial sync after a failure", 80, 30, func(f *frame) {
-			*f = frame{time: f.time, up: f.up, source: f.source, loaded: f.loaded, total: f.total, read: 1_000, heap: f.heap,
+			*f = frame{time: f.time, up: f.up, source: f.source, loaded: f.loaded, total: f.total, heap: f.heap,
 				status: informer.InformerStatus{Reflectors: []status.Reflector{{
 					State: status.ReflectorBackoff, Since: f.time, LastError: fmt.Errorf("watch: %w", &url.Error{Op: "Get", URL: "http://127.0.0.1:8001/api/v1/pods", Err: errors.New("refused")}), LastErrorTime: f.time.Add(-2 * time.Second),
+					List: status.List{Objects: 1_000, Total: 20_000, Bytes: 12e6, Left: 3 * time.Second},
 				}}}}
 		}, `
 informer     of v1 pods at http://127.0.0.1:8001, for 12s
-sync         1,000 of 20,000 pods read
 state        Backoff for 0s; 2s ago: refused
+list         1,000 of 20,000 objects, about 3s left, 12 MB received
 memory       heap 412 MiB, with the server's`},
 		{"real cluster", 80, 8, func(f *frame) {
 			f.loaded, f.total, f.lag = 0, 0, lag{}

@@ -369,6 +369,21 @@ func (f *Informer[T]) Memory() int64 {
 	return f.memory.Of(snap.Len(), snap.version.Indexes(), snap.All())
 }
 
+// Loading yields the objects that the first lists under way have read so far.
+func (f *Informer[T]) Loading() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, m := range f.feeder.mirrors() {
+			for _, feed := range m.Feeds {
+				for obj := range feed.Loop.Progress.Arriving.All() {
+					if !yield(obj) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // Reflectors returns the status of each reflector, and the number of deltas and of reflectors that wait; see
 // informer.InformerStatus.
 func (f *Informer[T]) Reflectors() (all []status.Reflector, queued, blocked int) {

@@ -238,7 +238,7 @@ func (l *List) Status(received int64) status.List {
 }
 
 func (l *List) statusLocked() status.List {
-	return status.List{
+	s := status.List{
 		Began:    l.began,
 		Ended:    l.ended,
 		Objects:  int(l.objects.Load()),
@@ -246,4 +246,11 @@ func (l *List) statusLocked() status.List {
 		Total:    int(l.total.Load()),
 		Forecast: l.forecast,
 	}
+	if took := time.Since(l.began); s.Ended.IsZero() && !s.Began.IsZero() && took > 0 {
+		s.Rate = float64(s.Objects) / took.Seconds()
+		if s.Total > s.Objects && s.Objects > 0 {
+			s.Left = time.Duration(float64(took) / float64(s.Objects) * float64(s.Total-s.Objects))
+		}
+	}
+	return s
 }

@@ -43,13 +43,13 @@ func (c *Collector[T]) Reset() {
 // EndPage implements fetch.Collector.
 func (c *Collector[T]) EndPage(remaining *int64) error {
 	c.progress.List.Remain(remaining)
-	return c.progress.check(c.listing.items)
+	return c.progress.check(&c.listing)
 }
 
 // Complete notes that the list has ended. It returns an error if the list must not enter the sink.
 func (c *Collector[T]) Complete() error {
 	c.progress.List.Remain(new(int64))
-	return c.progress.check(c.listing.items)
+	return c.progress.check(&c.listing)
 }
 
 // take adds an object. Initial events may include changes.
@@ -67,7 +67,7 @@ func (c *Collector[T]) take(o Result[T]) error {
 		c.listing.add(o.Object)
 	}
 	if c.progress.List.Read() {
-		return c.progress.check(c.listing.items)
+		return c.progress.check(&c.listing)
 	}
 	return nil
 }

@@ -19,6 +19,9 @@ type Progress[T object.Object] struct {
 	// root sets Measure, because a source does not know the layouts.
 	Measure func(objects []T) budget.Sizes
 
+	Arriving Arriving[T] // the objects of a first list under way
+
+	first bool   // the list under way fills an empty sink
 	count func() // begins to ask the server, during a list
 }
 
@@ -26,6 +29,7 @@ type Progress[T object.Object] struct {
 // done says that the sink has it.
 func (p *Progress[T]) Begin(ctx context.Context, first bool, shard string) (end func(done bool)) {
 	p.List.Begin(first, p.Source.Received())
+	p.first = first
 	ctx, cancel := context.WithCancel(ctx)
 	var counting sync.WaitGroup
 	p.count = func() {
@@ -39,11 +43,17 @@ func (p *Progress[T]) Begin(ctx context.Context, first bool, shard string) (end 
 		cancel()
 		counting.Wait()
 		p.List.End(p.Source.Received(), done)
+		p.Arriving.show(&listing[T]{}) // otherwise, old versions would stay in memory
 	}
 }
 
-// check compares the memory that the list will take with the limits. It returns an error if the list must end.
-func (p *Progress[T]) check(objects []T) error {
+// check shows what has arrived, and compares the memory that the list will take with the limits. It returns an error if
+// the list must end.
+func (p *Progress[T]) check(l *listing[T]) error {
+	objects := l.items
+	if p.first {
+		p.Arriving.show(l)
+	}
 	err := p.List.Check(len(objects), p.Source.Received(), func() budget.Sizes { return p.Measure(objects) })
 	if err == nil && p.List.Unknown() {
 		p.count()
