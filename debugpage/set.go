@@ -28,8 +28,7 @@ func (b *builder) set(name string, members []informer.MemberStatus) (Set, []Info
 	for i, m := range members {
 		all[i] = b.member(name, m)
 		s.States[m.State.String()]++
-		s.Objects += m.Informer.Objects
-		s.MemoryBytes += m.Informer.Memory
+		s.sum(m.Informer)
 		s.Severity = worse(s.Severity, all[i].informer.Severity)
 		if all[i].informer.Severity != "" {
 			s.Bad++
@@ -54,12 +53,33 @@ func (b *builder) set(name string, members []informer.MemberStatus) (Set, []Info
 	return s, shown
 }
 
+// sum adds the figures of a member.
+func (s *Set) sum(i informer.InformerStatus) {
+	s.Objects += i.Objects
+	s.MemoryBytes += i.Memory
+	s.Backlog += i.Queued
+	s.Watches += len(i.Reflectors)
+	for _, r := range i.Reflectors {
+		s.Events += r.Traffic.Events
+		if r.WatchOpen {
+			s.Open++
+		}
+	}
+	for _, h := range i.Handlers {
+		s.Backlog += h.Backlog
+		s.LagSeconds = max(s.LagSeconds, h.Oldest.Seconds())
+	}
+}
+
 // member returns what the page shows of a member.
 func (b *builder) member(set string, m informer.MemberStatus) shownMember {
 	own := builder{now: b.now, authorized: b.authorized, hidden: b.hidden}
 	title := set + ": " + m.Name
 	i := own.informer(m.Informer, title+", ")
 	i.Set, i.Member = set, shorten(m.Name)
+	if m.State == status.MemberWaiting { // its watch has not started, which is right
+		i.Severity, own.problems = "", nil
+	}
 	i.Severity = worse(i.Severity, own.add("informer", title, memberProblems(m, b.now)))
 	return shownMember{i, own.problems}
 }

@@ -34,6 +34,7 @@ func membersOf(synced, broken int) (members []informer.MemberStatus) {
 		add(fmt.Sprint("ended-", i), informer.MemberStatus{State: status.MemberEnded, Err: failed})
 		add(fmt.Sprint("wrong-", i), informer.MemberStatus{Err: failed})
 	}
+	add("waiting", informer.MemberStatus{Informer: informer.InformerStatus{Reflectors: []status.Reflector{{}}}}) // for its turn
 	return members
 }
 
@@ -51,10 +52,10 @@ func TestSets(t *testing.T) {
 			r.Fatalf("sets: %+v", s.Sets)
 		}
 		set := s.Sets[0]
-		if set.Name != "clusters" || set.Members != 6 || set.Bad != 3 || set.Objects != 6 || set.MemoryBytes != 900 || set.Severity != debugpage.SeverityError {
+		if set.Name != "clusters" || set.Members != 7 || set.Bad != 3 || set.Objects != 6 || set.MemoryBytes != 900 || set.Severity != debugpage.SeverityError {
 			r.Errorf("set: %+v", set)
 		}
-		if got := fmt.Sprint(set.States); got != "map[Ended:1 Synced:3 Unsynced:1 Waiting:1]" {
+		if got := fmt.Sprint(set.States); got != "map[Ended:1 Synced:3 Unsynced:1 Waiting:2]" {
 			r.Errorf("states: %s", got)
 		}
 		var names []string
@@ -64,14 +65,14 @@ func TestSets(t *testing.T) {
 			}
 			names = append(names, i.Member+" "+string(i.Severity))
 		}
-		if got := strings.Join(names, ", "); got != "ended-0 error, wrong-0 error, slow-0 warning, fine-0 , fine-1 , fine-2 " {
+		if got := strings.Join(names, ", "); got != "ended-0 error, wrong-0 error, slow-0 warning, fine-0 , fine-1 , fine-2 , waiting " {
 			r.Errorf("members: %s", got)
 		}
 		problems := ""
 		for _, p := range s.Problems {
 			problems += fmt.Sprintf("%s %s %s: %s (%s)\n", p.Severity, p.Kind, p.Name, p.Message, p.Detail)
 		}
-		if want := `error set clusters: 3 of 6 members with problems ()
+		if want := `error set clusters: 3 of 7 members with problems ()
 error informer clusters: ended-0: it has ended: see the log (hunter2)
 error informer clusters: wrong-0: it cannot start: see the log (hunter2)
 warning informer clusters: slow-0: it is not synced, and others start without it; last error 0 s ago: see the log ()
@@ -87,7 +88,7 @@ func TestSetIsBounded(t *testing.T) {
 		r.config.Informers = nil
 		r.config.Sets = map[string]func() []informer.MemberStatus{"all": func() []informer.MemberStatus { return membersOf(1000, 50) }}
 		s := ask[debugpage.Status](r, "status.json")
-		if len(s.Informers) != 100 || len(s.Problems) > 12 || s.Sets[0].Bad != 150 || s.Sets[0].Members != 1150 {
+		if len(s.Informers) != 100 || len(s.Problems) > 12 || s.Sets[0].Bad != 150 || s.Sets[0].Members != 1151 {
 			r.Errorf("%d informers, %d problems, %+v", len(s.Informers), len(s.Problems), s.Sets[0])
 		}
 		for _, i := range s.Informers {

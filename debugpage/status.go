@@ -106,9 +106,16 @@ type Set struct {
 	Members int            `json:"members"`
 	States  map[string]int `json:"states"`
 	Bad     int            `json:"bad"`
-	// Objects and MemoryBytes are the sums of all members.
-	Objects     int   `json:"objects"`
-	MemoryBytes int64 `json:"memoryBytes"`
+	// Objects, MemoryBytes, Events, Watches and Open are the sums of all members: Open is the number of open watches, and
+	// Events that of events that they have received. Backlog is the number of changes that wait, and LagSeconds the age of
+	// the oldest one.
+	Objects     int     `json:"objects"`
+	MemoryBytes int64   `json:"memoryBytes"`
+	Events      int64   `json:"events"`
+	Watches     int     `json:"watches"`
+	Open        int     `json:"open"`
+	Backlog     int     `json:"backlog"`
+	LagSeconds  float64 `json:"lagSeconds"`
 }
 
 // Audit is the status of the audits of an informer, which compare its store with the server.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -198,7 +199,7 @@ func TestFolderIgnoresLeftovers(t *testing.T) {
 }
 
 // A folder reads the certificates and keys that kubeconfigs name, and sees that they change. Its clients have no names of
-// files: they would read them again for ever, each in a goroutine.
+// certificates: they would read them again for ever, each in a goroutine.
 // Guarantees: N7
 func TestFolderReadsCertificates(t *testing.T) {
 	dir := t.TempDir()
@@ -289,4 +290,64 @@ func TestHubGoesAwayLater(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		s.must(s.fleet.Status().Err)
 	})
+}
+
+// A Secret that is deleted and created again is a change of its cluster, for which no handler is called.
+// Guarantees: N7
+func TestSecretIsRenewedByADeletion(t *testing.T) {
+	onStage(t, []string{"hub", "a"}, func(s *stage) {
+		s.create("a", "x")
+		s.accept("a", secret+"-1")
+		secrets := informertest.Register[*corev1.Secret](s.servers["hub"].server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")})
+		put := func(token int) {
+			_, err := secrets.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c", Name: "a"},
+				Data: map[string][]byte{"kubeconfig": []byte(kubeconfig("a", withToken(token)))}})
+			s.must(err)
+		}
+		put(1)
+		s.run(Secrets(s.hub("hub"), SecretsConfig{LabelSelector: "x!=y", Logger: s.log.Logger()}))
+		s.must(s.fleet.WaitSynced(s.Context()))
+		s.want("a: add x true")
+		for token := 2; token < 5; token++ {
+			_, err := secrets.Delete(informer.Key{Namespace: "c", Name: "a"})
+			s.must(err)
+			time.Sleep(3 * time.Second)
+			s.accept("a", fmt.Sprint(secret, "-", token))
+			put(token)
+			time.Sleep(time.Minute)
+		}
+		s.want()
+		s.create("a", "y")
+		s.want("a: add y false")
+		s.must(s.configErr("a"))
+	})
+}
+
+// A configuration that could not be made is tried again each minute, also while the hub is lost.
+// Guarantees: N7
+func TestBrokenConfigurationIsTriedWhileTheHubIsLost(t *testing.T) {
+	o := &objects[*corev1.Secret]{what: "Secrets"}
+	works := false
+	o.read = func(obj *corev1.Secret) found {
+		return found{name: obj.Name, config: func() (*rest.Config, error) {
+			if !works {
+				return nil, errors.New("not yet")
+			}
+			return &rest.Config{Host: "https://a"}, nil
+		}}
+	}
+	store, w := informer.NewStore[*corev1.Secret]()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	if err := w.Apply(informer.Delta[*corev1.Secret]{Type: informer.Upserted, Key: informer.KeyOf(secret), Object: secret}); err != nil {
+		t.Fatal(err)
+	}
+	broken, _ := o.present(store, nil)
+	again, _ := o.present(store, broken)
+	if !broken["a"].isBroken() || !sameUse(broken, again) {
+		t.Errorf("%v, then %v", broken["a"].cluster.Err, again["a"].cluster.Err)
+	}
+	works = true
+	if now, _ := o.present(store, again); now["a"].isBroken() || sameUse(again, now) {
+		t.Errorf("the configuration is still broken: %v", now["a"].cluster.Err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -202,6 +203,9 @@ func (f *Fleet[T]) connect(name string, c *cluster, config *rest.Config) error {
 	own := rest.CopyConfig(config)
 	if own.QPS == 0 && own.RateLimiter == nil {
 		own.QPS = -1
+	}
+	if len(own.CertData) > 0 && own.Proxy == nil {
+		own.Proxy = http.ProxyFromEnvironment // the default. With it, client-go does not keep each certificate for ever
 	}
 	if f.config.Client != nil {
 		f.config.Client(name, own)

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"k8s.io/client-go/rest"
 )
 
 // FolderConfig describes a [Folder].
@@ -43,8 +41,9 @@ const lookEvery = 10 * time.Second
 type reading struct {
 	digest  digest
 	cluster Cluster
-	files   []string // certificates and keys that the kubeconfig names
-	content digest   // of these files
+	files   []string  // certificates and keys that the kubeconfig names
+	content digest    // of these files
+	missing time.Time // since when a hub lacks its object; zero for none
 }
 
 func (r reading) isBroken() bool { return r.cluster.Err != nil }
@@ -121,6 +120,9 @@ func (f folder) look(known map[string]reading) (files map[string]reading, change
 
 // readFile returns the content of a file. It stops one byte after maxKubeconfig, so that the caller sees the excess.
 func readFile(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe would block
+		return nil, errors.New("it is no regular file")
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -137,18 +139,23 @@ func (r *reading) parse(f folder, content []byte) {
 		r.cluster.Err = fmt.Errorf("its kubeconfig: %w", err)
 		return
 	}
-	for _, name := range []*string{&config.CAFile, &config.CertFile, &config.KeyFile} {
-		if *name != "" {
-			r.files = append(r.files, *name)
+	for _, file := range []struct {
+		name    *string
+		content *[]byte
+	}{{&config.CAFile, &config.CAData}, {&config.CertFile, &config.CertData}, {&config.KeyFile, &config.KeyData}} {
+		if *file.name == "" {
+			continue
 		}
+		r.files = append(r.files, *file.name)
+		if *file.content, err = readFile(*file.name); err != nil || len(*file.content) > maxKubeconfig {
+			r.cluster.Err = errors.New("its kubeconfig: a certificate or key that it names cannot be read, or is too large")
+		}
+		*file.name = ""
 	}
 	r.content = digestOfFiles(r.files)
-	if err := rest.LoadTLSFiles(config); err != nil {
-		r.cluster.Err = errors.New("its kubeconfig: a certificate or key that it names cannot be read")
-		return
+	if r.cluster.Err == nil {
+		r.cluster.Config = config
 	}
-	config.CAFile, config.CertFile, config.KeyFile = "", "", ""
-	r.cluster.Config = config
 }
 
 // digestOfFiles returns a digest of the contents of files.

@@ -46,18 +46,20 @@ type SecretsConfig struct {
 	// one is an error of its cluster.
 	AllowExec bool
 	// AllowFiles allows kubeconfigs to name files of this process, such as a token, which are then read and sent to the
-	// server of the kubeconfig. False means that a Secret which does is an error of its cluster.
+	// server of the kubeconfig. False means that a Secret which does is an error of its cluster. client-go keeps a goroutine
+	// for each configuration that has had the files of a client certificate.
 	AllowFiles bool
 	// Logger receives failures of the list and the watch of the Secrets. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// maxName is the greatest length of the name of a cluster, in bytes. Names are in logs, on pages and in metrics.
+// maxName is the greatest length of the name that a Secret of Argo CD gives to a cluster, in bytes, as those of objects
+// have. Names are in logs, on pages and in metrics.
 const maxName = 253
 
 // Secrets returns a source with a cluster for each of some Secrets in the cluster of hub. The name of a cluster is that
 // of the Secret, or what Argo CD's key name has. A Secret that is being deleted counts as deleted. One that is deleted and
-// created again, as some tools renew credentials, counts as changed.
+// created again within 10 s, as some tools renew credentials, counts as changed: so a cluster goes 10 s after its Secret.
 func Secrets(hub *informer.Client, c SecretsConfig) Source {
 	if c.LabelSelector == "" {
 		c.LabelSelector = LabelKubeconfig + "=true"
@@ -232,38 +234,54 @@ func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, er
 			notify() // also if there is no object
 		}
 	})
-	known := map[string]reading{}
-	var lost error // why the clusters may have changed
+	var known map[string]reading
+	var lost error               // why the clusters may have changed
+	var settled <-chan time.Time // tells when a missing object counts as gone
 	again := time.NewTicker(retryEvery)
 	defer again.Stop()
 	for {
+		onlyAgain := false
 		select {
 		case <-again.C:
-			before := lost
-			if lost = o.lost(inf.Status(), before); lost != nil && before == nil {
-				reporting.Lock()
-				report(nil, lost)
-				reporting.Unlock()
-			}
-			if lost != nil || before == nil && !slices.ContainsFunc(slices.Collect(maps.Values(known)), reading.isBroken) {
-				continue
-			}
+			onlyAgain = true
 		case err := <-ended:
 			return err
 		case <-changed:
+		case <-settled:
 		}
 		if !inf.HasSynced() {
 			continue
 		}
-		known = o.present(inf.Store(), known)
-		clusters := map[string]Cluster{}
-		for name, c := range known {
-			clusters[name] = c.cluster
+		before := lost
+		lost = o.lost(inf.Status(), before)
+		now, missing := o.present(inf.Store(), known)
+		if settled = nil; missing {
+			settled = time.After(settleTime)
 		}
+		if onlyAgain && sameUse(known, now) && (lost == nil) == (before == nil) {
+			continue
+		}
+		known = now
 		reporting.Lock()
-		report(clusters, nil)
+		report(clustersOf(now), nil)
+		if lost != nil {
+			report(nil, lost)
+		}
 		reporting.Unlock()
 	}
+}
+
+// sameUse reports whether the same clusters are usable.
+func sameUse(a, b map[string]reading) bool {
+	return maps.EqualFunc(a, b, func(a, b reading) bool { return a.isBroken() == b.isBroken() })
+}
+
+func clustersOf(known map[string]reading) map[string]Cluster {
+	clusters := map[string]Cluster{}
+	for name, c := range known {
+		clusters[name] = c.cluster
+	}
+	return clusters
 }
 
 // afterEach returns a handler that calls notify after each change.
@@ -290,9 +308,14 @@ func (o *objects[T]) lost(s informer.InformerStatus, before error) error {
 	return nil
 }
 
-// present returns the clusters of the objects in store, those that are as before with the same configuration.
-func (o *objects[T]) present(store *informer.Store[T], known map[string]reading) map[string]reading {
-	all := map[string]reading{}
+// settleTime is how long an object must be missing before its cluster goes.
+const settleTime = 10 * time.Second
+
+// present returns the clusters of the objects in store, those that are as before with the same configuration, and those
+// that have been missing for a moment only. missing reports whether there are such.
+func (o *objects[T]) present(store *informer.Store[T],
+	known map[string]reading) (all map[string]reading, missing bool) {
+	all = map[string]reading{}
 	for obj := range store.All() {
 		if obj.GetDeletionTimestamp() != nil {
 			continue
@@ -306,6 +329,7 @@ func (o *objects[T]) present(store *informer.Store[T], known map[string]reading)
 			now.digest = digest{}
 		case had && before.digest == now.digest && before.cluster.Err == nil: // Access may have failed for a while
 			now = before
+			now.missing = time.Time{}
 		default:
 			config, err := f.config()
 			if now.cluster.Config = config; err != nil {
@@ -322,5 +346,16 @@ func (o *objects[T]) present(store *informer.Store[T], known map[string]reading)
 			all[err.Key.Name] = before
 		}
 	}
-	return all
+	for name, before := range known {
+		if _, ok := all[name]; ok {
+			continue
+		}
+		if before.missing.IsZero() {
+			before.missing = time.Now()
+		}
+		if time.Since(before.missing) < settleTime {
+			all[name], missing = before, true
+		}
+	}
+	return all, missing
 }

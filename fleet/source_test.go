@@ -164,6 +164,9 @@ func TestSecrets(t *testing.T) {
 			_, err := secrets.Delete(informer.Key{Namespace: "clusters", Name: name})
 			s.must(err)
 		}
+		synctest.Wait()
+		s.want() // a Secret may come again
+		time.Sleep(11 * time.Second)
 		s.want("a: delete x false", "a: delete z false", "b: delete y false", "b: delete more false")
 	})
 }

@@ -108,6 +108,8 @@ func everything() informerprom.Config {
 			{Name: "east", State: status.MemberSynced, Informer: informer.InformerStatus{Reflectors: []status.Reflector{{Failures: 1}, {NoWatchSince: time.Now()}}}},
 			{Name: "west", Err: errors.New("secret")},
 			{Name: "new", State: status.MemberStarting},
+			{Name: "well", State: status.MemberSynced, Informer: informer.InformerStatus{Reflectors: []status.Reflector{
+				{Failures: 3, State: status.ReflectorAbsent, NoWatchSince: time.Now().Add(-time.Hour)}, {Failures: 1, WatchOpen: true}}}},
 		})},
 		Controllers: []func() status.Controller{fixed(status.Controller{
 			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58, Reconciles: durations(59),

@@ -98,11 +98,11 @@
 // members:
 //
 //	informer_set_members          members in a state, with the label state: one of status.MemberState
-//	informer_set_failing_members  members whose latest requests have failed, or that have ended
+//	informer_set_failing_members  members without a watch whose latest requests have failed, and those that have ended by themselves
 //	informer_set_objects          objects in the stores of all members
 //	informer_set_memory_bytes     an estimate of the memory that these stores take
-//	informer_set_no_watch_seconds how long the member with the longest outage has had no open watch; 0 if all have one
-//	informer_set_member_unready   1 for a member, with the label member, that is not synced or fails: the first 20 by name
+//	informer_set_no_watch_seconds how long the member with the longest outage has had no open watch, without those whose resource is absent
+//	informer_set_member_unready   1 for a member, with the label member, that fails or does not sync: the first 20 by name, failing ones before others
 //
 // # Queues
 //

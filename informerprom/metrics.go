@@ -66,13 +66,16 @@ var (
 var (
 	setMembers = gauge("informer_set_members", "Number of members in a state.", sum, ofSetState)
 	setFailing = gauge("informer_set_failing_members",
-		"Number of members whose latest requests have failed, or that have ended.", sum, ofSet)
+		"Number of members without a watch whose latest requests have failed, and of those that have ended by themselves.",
+		sum, ofSet)
 	setObjects = gauge("informer_set_objects", "Number of objects in the stores of all members.", sum, ofSet)
 	setMemory  = gauge("informer_set_memory_bytes", "Estimate of the memory that the stores of all members take.", sum, ofSet)
 	setNoWatch = gauge("informer_set_no_watch_seconds",
-		"How long the member with the longest outage has had no open watch. 0 if all have one.", most, ofSet)
+		"How long the member with the longest outage has had no open watch, without those whose resource is absent.", most,
+		ofSet)
 	setUnready = gauge("informer_set_member_unready",
-		"1 for a member that is not synced, or fails. Of those, the first 20 by name have a series.", most, ofMember)
+		"1 for a member that fails or does not sync: the first 20 by name have a series, failing ones before others.", most,
+		ofMember)
 )
 
 // The metrics of audits.

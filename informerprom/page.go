@@ -200,24 +200,32 @@ func (p *page) addSet(name string, members []informer.MemberStatus) {
 	p.add(setObjects, 0, name)
 	p.add(setMemory, 0, name)
 	p.add(setNoWatch, 0, name)
-	var unready []string
+	var failing, unsynced []string
 	for _, m := range members {
-		failing := m.Err != nil
 		p.add(setMembers, 1, name, m.State.String())
 		p.add(setObjects, float64(m.Informer.Objects), name)
 		p.add(setMemory, float64(m.Informer.Memory), name)
+		fails := m.Err != nil
 		for _, r := range m.Informer.Reflectors {
-			failing = failing || r.Failures > 0
+			if r.State == status.ReflectorAbsent || r.State == status.ReflectorPolled { // there is nothing to watch
+				continue
+			}
+			fails = fails || !r.WatchOpen && r.Failures > 0
 			if !r.NoWatchSince.IsZero() {
 				p.add(setNoWatch, time.Since(r.NoWatchSince).Seconds(), name)
 			}
 		}
-		p.add(setFailing, truth(failing), name)
-		if failing || m.State != status.MemberSynced {
-			unready = append(unready, m.Name)
+		p.add(setFailing, truth(fails), name)
+		switch {
+		case fails:
+			failing = append(failing, m.Name)
+		case m.State == status.MemberUnsynced:
+			unsynced = append(unsynced, m.Name)
 		}
 	}
-	slices.Sort(unready)
+	slices.Sort(failing)
+	slices.Sort(unsynced)
+	unready := slices.Concat(failing, unsynced)
 	for _, member := range unready[:min(len(unready), maxUnready)] {
 		p.add(setUnready, 1, name, member)
 	}

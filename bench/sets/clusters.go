@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -190,8 +190,8 @@ func followFactories(_ context.Context, configs map[string]*rest.Config) (*follo
 	return &followed{
 		wait: func(ctx context.Context, names []string) error {
 			for _, name := range names {
-				if !toolscache.WaitForCacheSync(ctx.Done(), pods[name].HasSynced) {
-					return fmt.Errorf("%s: %w", name, ctx.Err())
+				if err := until(ctx, pods[name].HasSynced); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
 				}
 			}
 			return nil
@@ -241,8 +241,8 @@ func followCaches(ctx context.Context, configs map[string]*rest.Config) (*follow
 	return &followed{
 		wait: func(ctx context.Context, names []string) error {
 			for _, name := range names {
-				if !toolscache.WaitForCacheSync(ctx.Done(), pods[name].HasSynced) {
-					return fmt.Errorf("%s: %w", name, ctx.Err())
+				if err := until(ctx, pods[name].HasSynced); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
 				}
 			}
 			return nil
@@ -288,8 +288,11 @@ func followClusters(j job) (f clusterFigures, err error) {
 		return f, err
 	}
 	f.Sync, f.CPU, f.Peak = time.Since(began).Seconds(), (measure.CPU() - cpu).Seconds(), float64(measure.PeakMemory())
-	if n, err := all.len(healthy); err != nil || n != len(healthy)*j.Options.Pods {
-		return f, fmt.Errorf("%d pods of %d clusters with %d each: %w", n, len(healthy), j.Options.Pods, errors.Join(err))
+	switch n, err := all.len(healthy); {
+	case err != nil:
+		return f, err
+	case n != len(healthy)*j.Options.Pods:
+		return f, fmt.Errorf("%d pods of %d clusters with %d each", n, len(healthy), j.Options.Pods)
 	}
 	time.Sleep(time.Second) // for what ends after the start
 	now := usageNow()
@@ -302,11 +305,14 @@ func followClusters(j job) (f clusterFigures, err error) {
 
 // compareClusters compares the programs.
 func compareClusters(o options) error {
-	fmt.Printf("\nThe pods of %d clusters, %d each.\n\n", o.Clusters, o.Pods)
+	if o.Hanging < 0 || o.Hanging >= o.Clusters {
+		return fmt.Errorf("-hanging is %d: it must be less than -clusters", o.Hanging)
+	}
+	fmt.Printf("\nThe pods of %d clusters, the same %d in each.\n\n", o.Clusters, o.Pods)
 	fmt.Println("| | hang | sync of the others | CPU | stop | heap each | goroutines each | sockets | peak |")
 	fmt.Println("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 	programs := []string{byClientGo, byRuntime, byFleet, byCompactFleet}
-	for _, hanging := range []int{0, o.Hanging} {
+	for _, hanging := range slices.Compact([]int{0, o.Hanging}) {
 		o.Hanging = hanging
 		all, err := measureClusters(programs, o)
 		if err != nil {

@@ -108,6 +108,18 @@ func (k *peerKinds) follow(ctx context.Context) error {
 	return nil
 }
 
+// has reports whether it follows the kind with that name of a definition.
+func (k *peerKinds) has(definition string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for kind := range k.have {
+		if kind.GroupResource().String() == definition {
+			return true
+		}
+	}
+	return false
+}
+
 func (k *peerKinds) count() (all, synced int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -117,6 +129,15 @@ func (k *peerKinds) count() (all, synced int) {
 		}
 	}
 	return len(k.have), synced
+}
+
+// startStripped starts an informer without managedFields, which ours drop by default.
+func startStripped(ctx context.Context, inf toolscache.SharedIndexInformer) error {
+	err := inf.SetTransform(cache.TransformStripManagedFields())
+	if err == nil {
+		go inf.RunWithContext(ctx)
+	}
+	return err
 }
 
 // followByMonitors does as Kubernetes' garbage collector: metadata informers, and discovery each 30 s.
@@ -133,8 +154,7 @@ func followByMonitors(ctx context.Context, config *rest.Config, _ *slog.Logger,
 	k := &peerKinds{discovery: asking, add: add, have: map[schema.GroupVersionResource]*peerKind{}}
 	k.start = func(ctx context.Context, kind schema.GroupVersionResource) (toolscache.SharedInformer, error) {
 		inf := metadatainformer.NewFilteredMetadataInformer(client, kind, "", 0, toolscache.Indexers{}, nil).Informer()
-		go inf.RunWithContext(ctx)
-		return inf, nil
+		return inf, startStripped(ctx, inf)
 	}
 	if err := k.follow(ctx); err != nil {
 		return nil, err
@@ -166,23 +186,23 @@ func followByDefinitions(ctx context.Context, config *rest.Config, _ *slog.Logge
 	k := &peerKinds{discovery: asking, add: add, have: map[schema.GroupVersionResource]*peerKind{}}
 	k.start = func(ctx context.Context, kind schema.GroupVersionResource) (toolscache.SharedInformer, error) {
 		inf := dynamicinformer.NewFilteredDynamicInformer(client, kind, "", 0, toolscache.Indexers{}, nil).Informer()
-		go inf.RunWithContext(ctx)
-		return inf, nil
+		return inf, startStripped(ctx, inf)
 	}
 	if err := k.follow(ctx); err != nil {
 		return nil, err
 	}
 	definitions := dynamicinformer.NewFilteredDynamicInformer(client, definitionsResource, "", 0, toolscache.Indexers{}, nil).Informer()
-	changes := workqueue.NewTyped[string]()
+	changes := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	changed := func(obj any) { changes.Add(objectOf(obj).GetName()) }
-	if _, err := definitions.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	registration, err := definitions.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) },
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	go definitions.RunWithContext(ctx)
-	if !toolscache.WaitForCacheSync(ctx.Done(), definitions.HasSynced) {
-		return nil, ctx.Err()
+	if err := until(ctx, registration.HasSynced); err != nil {
+		return nil, err
 	}
 	for changes.Len() > 0 { // the first discovery had them
 		name, _ := changes.Get()
@@ -194,8 +214,10 @@ func followByDefinitions(ctx context.Context, config *rest.Config, _ *slog.Logge
 			if shutdown {
 				return
 			}
-			if err := k.follow(ctx); err != nil {
-				changes.Add(name)
+			if err := k.follow(ctx); err != nil || !k.has(name) { // discovery may lag behind the definition
+				changes.AddRateLimited(name)
+			} else {
+				changes.Forget(name)
 			}
 			changes.Done(name)
 		}
@@ -214,7 +236,7 @@ func followByCache(ctx context.Context, config *rest.Config, _ *slog.Logger,
 	if err != nil {
 		return nil, err
 	}
-	c, err := cache.New(config, cache.Options{})
+	c, err := cache.New(config, cache.Options{DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +280,7 @@ func followByCache(ctx context.Context, config *rest.Config, _ *slog.Logger,
 	if err != nil {
 		return nil, err
 	}
-	established := workqueue.NewTyped[schema.GroupVersionKind]()
+	established := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[schema.GroupVersionKind]())
 	see := func(obj any) {
 		u, ok := obj.(*unstructured.Unstructured)
 		if !ok || !isEstablished(u) {
@@ -281,7 +303,9 @@ func followByCache(ctx context.Context, config *rest.Config, _ *slog.Logger,
 				return
 			}
 			if err := k.takeNew(ctx, kind, get, take); err != nil {
-				established.Add(kind)
+				established.AddRateLimited(kind)
+			} else {
+				established.Forget(kind)
 			}
 			established.Done(kind)
 		}

@@ -168,8 +168,9 @@ function prepare(s) {
   const t = Date.parse(s.time);
   name(s.sets, (x) => x.name);
   name(s.informers, (i) => i.set ? `${i.set}: ${i.member}, ${i.name}` : i.name);
-  s.watches = s.informers.flatMap((i) => i.watches.map((w) => ({...w, resource: i.name, informer: i.id})));
-  s.subscriptions = s.informers.flatMap((i) => i.subscriptions.map((x) => ({...x, resource: i.name, informer: i.id})));
+  const named = (i) => i.member ? `${i.member}: ${i.name}` : i.name;
+  s.watches = s.informers.flatMap((i) => i.watches.map((w) => ({...w, resource: named(i), informer: i.id})));
+  s.subscriptions = s.informers.flatMap((i) => i.subscriptions.map((x) => ({...x, resource: named(i), informer: i.id})));
   name(s.watches, (w) => `${w.informer}\n${w.namespace}`);
   name(s.subscriptions, (x) => `${x.informer}\n${x.name}`);
   name(s.queues, (q) => q.name);
@@ -189,10 +190,11 @@ function prepare(s) {
   for (const q of s.queues) addCounter(`adds ${q.id}`, t, q.adds);
   for (const c of s.controllers) addCounter(`calls ${c.id}`, t, c.succeeded + c.requeuedAfter + c.backedOff + c.failed);
   for (const c of s.clients) addCounter(`requests ${c.id}`, t, sum(c.requests, (r) => r.count));
-  addCounter('events', t, sum(s.informers, (i) => i.events));
+  const alone = s.informers.filter((i) => !i.set); // a set may show others at the next poll
+  addCounter('events', t, sum(alone, (i) => i.events) + sum(s.sets, (x) => x.events));
   addCounter('calls', t, sum(s.controllers, (c) => c.succeeded + c.requeuedAfter + c.backedOff + c.failed));
-  addPoint('lag', t, Math.max(greatest(s.subscriptions, (x) => x.oldestSeconds), greatest(s.queues, (q) => q.longestReadySeconds)));
-  addPoint('backlog', t, sum(s.informers, (i) => i.queued) + sum(s.subscriptions, (x) => x.backlog) + sum(s.queues, (q) => q.ready));
+  addPoint('lag', t, Math.max(greatest(s.subscriptions, (x) => x.oldestSeconds), greatest(s.sets, (x) => x.lagSeconds), greatest(s.queues, (q) => q.longestReadySeconds)));
+  addPoint('backlog', t, sum(alone, (i) => i.queued + sum(i.subscriptions, (x) => x.backlog)) + sum(s.sets, (x) => x.backlog) + sum(s.queues, (q) => q.ready));
   addPoint('memory', t, s.process.heapBytes);
   for (const [name, points] of state.series) if (points.at(-1).t < t - samples * period) state.series.delete(name);
   for (const [name, last] of state.counters) {
@@ -696,13 +698,14 @@ function drawOverview(s) {
       el('span', {class: 'what'}, el('a', {href: `#${viewOf[p.kind]}`, 'data-focus': n}, p.name), ' ', el('span', {class: 'kind'}, p.kind)),
       el('span', {}, p.message, p.detail ? el('span', {class: 'kind'}, ` (${p.detail})`) : undefined))), ...(rest > 0 ? [el('li', {class: 'more'}, `and ${number(rest)} more`)] : []))];
   });
-  const open = s.watches.filter((w) => w.open).length;
-  const whole = [...s.informers.filter((i) => !i.set), ...s.sets];
+  const alone = s.informers.filter((i) => !i.set), whole = [...alone, ...s.sets];
+  const watches = sum(alone, (i) => i.watches.length) + sum(s.sets, (x) => x.watches);
+  const open = sum(alone, (i) => i.watches.filter((w) => w.open).length) + sum(s.sets, (x) => x.open);
   const tiles = [
-    ['Informers', number(s.informers.length), `${number(s.informers.filter((i) => i.synced).length)} synced`, 'informers'],
+    ['Informers', number(alone.length), `${number(alone.filter((i) => i.synced).length)} synced`, 'informers'],
     ...(s.sets.length ? [['Members of sets', number(sum(s.sets, (x) => x.members)), `${number(sum(s.sets, (x) => x.states.Synced))} synced`, 'sets']] : []),
     ['Objects', number(sum(whole, (x) => x.objects)), `about ${bytes(sum(whole, (x) => x.memoryBytes))}`, 'informers'],
-    ['Watches', number(s.watches.length), `${number(open)} open`, 'watches'],
+    ['Watches', number(watches), `${number(open)} open`, 'watches'],
     ['Subscriptions', number(s.subscriptions.length), `backlog ${number(sum(s.subscriptions, (x) => x.backlog))}`, 'subscriptions'],
     ['Queues', number(s.queues.length), `${number(sum(s.queues, (q) => q.ready))} ready, ${number(sum(s.queues, (q) => q.inWork))} in work`, 'queues'],
     ['Controllers', number(s.controllers.length), `${number(s.controllers.filter((c) => c.running).length)} running`, 'controllers'],

@@ -208,7 +208,10 @@ func (s *Set[ID, T]) bury(m *member[ID, T], err error) (removed bool) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	s.mu.Lock()
-	m.phase, m.err = ended, err
+	m.phase = ended
+	if s.ctx.Err() == nil {
+		m.err = err
+	}
 	m.beginLocked()
 	if s.ending[m.id] != m {
 		s.mu.Unlock()
