@@ -209,14 +209,17 @@ const retryEvery = time.Minute
 // Run implements Source.
 func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, error)) error {
 	var reporting sync.Mutex
+	tell := func(clusters map[string]Cluster, err error) {
+		reporting.Lock()
+		defer reporting.Unlock()
+		report(clusters, err)
+	}
 	var inf *informer.Informer[T]
 	inf = informer.New(o.client, o.resource, informer.Config[T]{
 		Logger: o.logger,
 		OnFailure: func(err error) {
-			reporting.Lock()
-			defer reporting.Unlock()
 			if !inf.HasSynced() { // later, the clusters are known
-				report(nil, fmt.Errorf("the %s are not known: %w", o.what, err))
+				tell(nil, fmt.Errorf("the %s are not known: %w", o.what, err))
 			}
 		},
 	})
@@ -262,12 +265,10 @@ func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, er
 			continue
 		}
 		known = now
-		reporting.Lock()
-		report(clustersOf(now), nil)
+		tell(clustersOf(now), nil)
 		if lost != nil {
-			report(nil, lost)
+			tell(nil, lost)
 		}
-		reporting.Unlock()
 	}
 }
 
