@@ -237,6 +237,13 @@ func (o *objects[T]) Run(ctx context.Context, report func(map[string]Cluster, er
 			notify() // also if there is no object
 		}
 	})
+	return o.follow(inf, changed, ended, tell)
+}
+
+// follow reports the clusters whenever the objects of inf have changed, and each minute if that may help, until inf has
+// ended.
+func (o *objects[T]) follow(inf *informer.Informer[T], changed <-chan struct{}, ended <-chan error,
+	tell func(map[string]Cluster, error)) error {
 	var known map[string]reading
 	var lost error               // why the clusters may have changed
 	var settled <-chan time.Time // tells when a missing object counts as gone
