@@ -33,7 +33,7 @@ var realPeers = []peer{
 		connect: uncompressed(connectClientGo(dropManagedFields)), env: []string{"KUBE_FEATURE_WatchListClient=false"}},
 	{name: "client-go 0.38, managedFields dropped", what: "a beta of the next version, which decodes streams in several goroutines",
 		connect: connectClientGo(dropManagedFields), next: true},
-	{name: own, what: "default settings: a streaming list", connect: connectInformer(informer.Config[*corev1.Pod]{})},
+	{name: own, what: "default settings: a streaming list, which asks for identity", connect: connectInformer(informer.Config[*corev1.Pod]{})},
 	{name: "informer, not compressed", what: "the same with rest.Config.DisableCompression",
 		connect: uncompressed(connectInformer(informer.Config[*corev1.Pod]{}))},
 	{name: ownLIST, what: "Config.PagedList: pages of 500", connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
