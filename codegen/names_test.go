@@ -69,18 +69,26 @@ func TestFieldNames(t *testing.T) {
 	}
 }
 
+// textOf returns the text of comment lines.
+func textOf(lines string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(strings.ReplaceAll("\n"+lines, "\n//", "\n"), "\n"), "\n ", "\n")
+}
+
+// Comments are formatted as gofmt formats those of functions.
 func TestComment(t *testing.T) {
 	long := strings.Repeat("word ", 30)
 	for text, want := range map[string]string{
 		"one":                    "// one\n",
-		"\n one\n\n\ttwo  a \n ": "// one\n//\n//     two a\n",
+		"\n one\n\n\ttwo  a \n ": "// one\n//\n//\ttwo a\n",
 		"a\r\nb\x00\ufeff\u202e": "// a\n// b\n",
 		"«x»":                    "// «x»\n",
 		"  " + long:              "// " + strings.TrimSpace(strings.Repeat("word ", 22)) + "\n// " + strings.TrimSpace(strings.Repeat("word ", 8)) + "\n",
-		"x\n  " + long:           "// x\n//   " + strings.TrimSpace(strings.Repeat("word ", 22)) + "\n//   " + strings.TrimSpace(strings.Repeat("word ", 8)) + "\n",
+		"x\n  " + long:           "// x\n//\n//\t" + strings.TrimSpace(strings.Repeat("word ", 22)) + "\n//\t" + strings.TrimSpace(strings.Repeat("word ", 8)) + "\n",
 	} {
 		if got := unescaper.Replace(comment(text)); got != want {
 			t.Errorf("%q becomes\n%swant\n%s", text, got, want)
+		} else if again := unescaper.Replace(comment(textOf(got))); again != want { // as gofmt of any version leaves it
+			t.Errorf("%q becomes\n%sand then\n%s", text, got, again)
 		}
 	}
 	if strings.Contains(comment("«x»"), "«") {
