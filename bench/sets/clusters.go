@@ -170,6 +170,16 @@ func followFleet(layout informer.Layout) follower {
 	}
 }
 
+// untilSynced waits until the clusters with these names have synced.
+func untilSynced(ctx context.Context, names []string, synced func(name string) bool) error {
+	for _, name := range names {
+		if err := until(ctx, func() bool { return synced(name) }); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // followFactories has a factory of client-go for each cluster.
 func followFactories(_ context.Context, configs map[string]*rest.Config) (*followed, error) {
 	stopped := make(chan struct{})
@@ -189,12 +199,7 @@ func followFactories(_ context.Context, configs map[string]*rest.Config) (*follo
 	}
 	return &followed{
 		wait: func(ctx context.Context, names []string) error {
-			for _, name := range names {
-				if err := until(ctx, pods[name].HasSynced); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-			}
-			return nil
+			return untilSynced(ctx, names, func(name string) bool { return pods[name].HasSynced() })
 		},
 		len: func(names []string) (n int, err error) {
 			for _, name := range names {
@@ -240,12 +245,7 @@ func followCaches(ctx context.Context, configs map[string]*rest.Config) (*follow
 	}
 	return &followed{
 		wait: func(ctx context.Context, names []string) error {
-			for _, name := range names {
-				if err := until(ctx, pods[name].HasSynced); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-			}
-			return nil
+			return untilSynced(ctx, names, func(name string) bool { return pods[name].HasSynced() })
 		},
 		len: func(names []string) (n int, err error) {
 			for _, name := range names {

@@ -5,9 +5,11 @@
 //	go run ./sets -kinds 1000 -definitions 300 -over 1m -runs 3
 //	go run ./sets -clusters 100 -hanging 5 -pods 300 -runs 6
 //
-// The first follows all kinds of a kube-apiserver that has that many CustomResourceDefinitions without objects, and then
-// defines more of them, each with an object. The second follows the pods of clusters, some of which never answer, and then
-// 50 clusters that have the same 500 pods. Everything is over HTTP/2 with TLS.
+// The first command measures all kinds of one cluster. Its kube-apiserver has that many CustomResourceDefinitions without
+// objects. While each program runs, the server gets more definitions, each with an object.
+//
+// The second command measures the pods of many clusters. Some clusters never answer. A last table has 50 clusters with
+// the same 500 pods. All programs speak HTTP/2 with TLS.
 package main
 
 import (

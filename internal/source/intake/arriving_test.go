@@ -15,7 +15,7 @@ func arrival(name, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: version}}
 }
 
-// What has arrived is shown in its order, the latest version of each object, without those that were deleted meanwhile.
+// Arriving shows the latest version of each object, in the order of arrival. It leaves out deleted objects.
 // Guarantees: O10
 func TestArriving(t *testing.T) {
 	var a Arriving[*corev1.Pod]
