@@ -13,6 +13,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/histogram"
 	"github.com/typedinformer/informer/internal/queue/controller"
+	"github.com/typedinformer/informer/internal/queue/ownwrites"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/status"
 )
@@ -53,6 +54,21 @@ type Controller[K comparable] struct {
 	// OwnWrites makes the controller wait until its stores have the writes of Reconcile for a key before it reconciles
 	// that key again. The zero value does not wait.
 	OwnWrites OwnWrites
+	// SkipOwnWrites makes the controller ignore the events of its own writes: a key is not added for an event if writes
+	// through a [TypedClient] in Reconcile, for the same key, lead from the old version of the object to the new one. So a
+	// controller that writes a status runs once for a change, not twice. False means that each event adds its keys.
+	//
+	// Reconcile must pass its context to the client. Only a write that the server accepts at one version of the object, or
+	// that creates the object, proves that nobody else changed it before: Create, Update and UpdateStatus of an object
+	// with a resourceVersion, and Patch and Apply if the body has metadata.resourceVersion, but not a JSON patch. The
+	// events of all other writes add their keys, and so do deletions, resyncs, the event of a write whose answer was lost,
+	// and an event that comes more than a minute after its write. What admission plugins change in a write counts as a
+	// part of it.
+	//
+	// It applies to [EnqueueObject], [EnqueueOwner], [Enqueue] and the sources made of them, not to [EnqueueBy] and
+	// [EnqueueFrom]. Set it before Watch. A Reconcile that needs another call after its own write returns a Result that
+	// says so.
+	SkipOwnWrites bool
 	// OnPanic receives the value of a panic of Reconcile. It runs in the deferred function that recovers the panic, so
 	// debug.Stack shows the origin of the panic. The reconcile counts as failed. Nil means that the panic ends the
 	// program.
@@ -63,7 +79,7 @@ type Controller[K comparable] struct {
 	Logger *slog.Logger
 
 	mu      sync.Mutex // protects the fields below
-	used    *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
+	into    target[K]  // Queue, or a new one if Queue is nil; zero before its first use
 	replays []replay[K]
 	status  status.Controller
 	begun   chan struct{} // closed when Run has been called; nil before its first use
@@ -104,15 +120,15 @@ const defaultGrace = 20 * time.Second // less than the deadlines of package mana
 // resource that is not installed, blocks the controller; see Config.AbsentIsSynced. To stop watching a source, close
 // the subscription that Watch returns. The controller then no longer waits for the source, either.
 func (c *Controller[K]) Watch(source Source[K]) *Subscription {
-	queue := c.queue()
+	into := c.target()
 	if source.subscribe == nil {
 		c.logger().Error("the controller has a source that cannot sync", "err", errZeroSource)
 		ended := &Subscription{deliver.Ended{Why: errZeroSource}}
-		source.subscribe = func(*Queue[K], time.Duration) *Subscription { return ended }
+		source.subscribe = func(target[K], time.Duration) *Subscription { return ended }
 	}
 	watched := c.sources.Add(ErrClosed)
 	defer watched.Subscribed()
-	subscription := source.subscribe(queue, source.resync)
+	subscription := source.subscribe(into, source.resync)
 	watched.Subscription = subscription
 	c.mu.Lock()
 	c.replays = append(c.replays, replay[K]{source, subscription})
@@ -200,7 +216,7 @@ func (c *Controller[K]) WaitSources(ctx context.Context) error {
 // Status returns the present status of the controller.
 func (c *Controller[K]) Status() status.Controller {
 	c.mu.Lock()
-	s, queue := c.status, c.used
+	s, queue, own := c.status, c.into.queue, c.into.own
 	c.mu.Unlock()
 	if queue == nil {
 		queue = c.Queue
@@ -209,6 +225,9 @@ func (c *Controller[K]) Status() status.Controller {
 		s.Queue = queue.Status()
 	}
 	s.Name, s.Workers, s.Grace, s.OwnWrites = c.name(), c.workers(), c.Grace, c.OwnWrites.holds.Status()
+	if own != nil {
+		s.OwnWrites.Skipped = own.Dropped()
+	}
 	c.failures.AddTo(&s)
 	return s
 }
@@ -280,7 +299,7 @@ func (c *Controller[K]) update(change func(*status.Controller)) {
 // validate names the field that is wrong.
 func (c *Controller[K]) validate() error {
 	c.mu.Lock()
-	used := c.used
+	used := c.into.queue
 	c.mu.Unlock()
 	switch {
 	case c.Queue != nil && used != nil && used != c.Queue:
@@ -354,16 +373,22 @@ func (c *Controller[K]) running() chan struct{} {
 }
 
 // queue returns Queue, or a new queue if Queue is nil.
-func (c *Controller[K]) queue() *Queue[K] {
+func (c *Controller[K]) queue() *Queue[K] { return c.target().queue }
+
+// target returns where the sources add keys.
+func (c *Controller[K]) target() target[K] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.used == nil {
-		c.used = c.Queue
+	if c.into.queue == nil {
+		c.into.queue = c.Queue
 	}
-	if c.used == nil {
-		c.used = NewQueue(QueueConfig[K]{Name: c.name()})
+	if c.into.queue == nil {
+		c.into.queue = NewQueue(QueueConfig[K]{Name: c.name()})
 	}
-	return c.used
+	if c.SkipOwnWrites && c.into.own == nil {
+		c.into.own = new(ownwrites.Ledger[K])
+	}
+	return c.into
 }
 
 // reconcile reconciles key, and adds it again if the result requests it.
@@ -375,8 +400,13 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	}
 	c.update(func(s *status.Controller) { s.Active++ })
 	ctx, writes := c.OwnWrites.note(ctx)
+	var own *ownwrites.Call[K] // nil without SkipOwnWrites
+	if ledger := c.target().own; ledger != nil {
+		ctx, own = ledger.Begin(ctx, key)
+	}
 	defer func() {
 		ended()
+		own.End()
 		if writes != nil {
 			hold(&c.OwnWrites, queue, key, writes, c.watched(), c.logger())
 		}

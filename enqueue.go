@@ -23,8 +23,34 @@ import (
 // of another kind. The zero Source is an error.
 type Source[K comparable] struct {
 	resync    time.Duration
-	subscribe func(queue *Queue[K], resync time.Duration) *Subscription
+	subscribe func(into target[K], resync time.Duration) *Subscription
 	store     WrittenStore
+}
+
+// target is where a source adds keys.
+type target[K comparable] struct {
+	queue *Queue[K]
+	own   *ownwrites.Ledger[K] // the writes whose events do not count; nil for none
+}
+
+// add adds keys for an event with change, except those whose own writes explain it.
+func (t target[K]) add(change ownwrites.Change, o AddOptions, keys ...K) {
+	if t.own == nil {
+		t.queue.AddWith(o, keys...)
+		return
+	}
+	for _, key := range keys {
+		t.own.Event(key, change, func() { t.queue.AddWith(o, key) })
+	}
+}
+
+// changeOf returns the change from old, which is nil for an addition, to obj.
+func changeOf[T Object](old, obj T) ownwrites.Change {
+	change := ownwrites.Change{UID: obj.GetUID(), To: obj.GetResourceVersion()}
+	if !object.IsNil(old) {
+		change.From = old.GetResourceVersion()
+	}
+	return change
 }
 
 var errZeroSource = errors.New("the Source is zero: make one with EnqueueObject, EnqueueOwner, Enqueue or EnqueueBy")
@@ -45,7 +71,7 @@ func (s Source[K]) WithResync(resync time.Duration) Source[K] {
 // Without predicates, EnqueueObject reads only the key: with LayoutCompact, it decodes no object.
 func EnqueueObject[T Object](i *Informer[T], predicates ...Predicate[T]) Source[Key] {
 	if len(predicates) == 0 {
-		return EnqueueBy(i, func(queue *Queue[Key]) Handler[T] { return keyEnqueuer[T]{queue} }, enqueueConfig[T]())
+		return enqueueBy(i, func(into target[Key]) Handler[T] { return keyEnqueuer[T]{into} }, enqueueConfig[T]())
 	}
 	return Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, predicates...)
 }
@@ -63,7 +89,7 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, predicates ...Predicate[
 // delays the informer once more than 1,024 changes wait. If keys always returns none, the controller only waits until
 // the informer has synced. Use this for objects that Reconcile reads and whose events do not matter.
 func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, predicates ...Predicate[T]) Source[K] {
-	return EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(predicates...)} },
+	return enqueueBy(i, func(into target[K]) Handler[T] { return enqueuer[T, K]{into, keys, AllOf(predicates...)} },
 		enqueueConfig[T]())
 }
 
@@ -77,13 +103,18 @@ func enqueueConfig[T Object]() SubscriptionConfig[T] {
 // queue.
 func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue[K]) Handler[T],
 	config SubscriptionConfig[T]) Source[K] {
-	subscribe := func(queue *Queue[K], resync time.Duration) *Subscription {
+	return enqueueBy(i, func(into target[K]) Handler[T] { return handler(into.queue) }, config)
+}
+
+func enqueueBy[T Object, K comparable](i *Informer[T], handler func(target[K]) Handler[T],
+	config SubscriptionConfig[T]) Source[K] {
+	subscribe := func(into target[K], resync time.Duration) *Subscription {
 		config := config
 		config.Resync = resync
 		if config.Name == "" {
-			config.Name = "queue " + queue.config.Name
+			config.Name = "queue " + into.queue.config.Name
 		}
-		return i.Subscribe(handler(queue), config)
+		return i.Subscribe(handler(into), config)
 	}
 	return Source[K]{config.Resync, subscribe, i}
 }
@@ -107,8 +138,8 @@ type Subscriber interface {
 func EnqueueFrom[K comparable](subscribe func(queue *Queue[K], resync time.Duration) Subscriber,
 	stores iter.Seq[WrittenStore]) Source[K] {
 	return Source[K]{
-		subscribe: func(queue *Queue[K], resync time.Duration) *Subscription {
-			return &Subscription{foreign{subscribe(queue, resync)}}
+		subscribe: func(into target[K], resync time.Duration) *Subscription {
+			return &Subscription{foreign{subscribe(into.queue, resync)}}
 		},
 		store: writtenStores(stores),
 	}
@@ -155,7 +186,7 @@ func (r replay[K]) keys(ctx context.Context, match func(K) bool) ([]K, error) {
 		}
 		return KeyForeign
 	})
-	s := r.source.subscribe(queue, 0)
+	s := r.source.subscribe(target[K]{queue: queue}, 0)
 	defer s.Close()
 	if err := s.WaitSynced(ctx); err != nil {
 		return nil, err
@@ -165,9 +196,9 @@ func (r replay[K]) keys(ctx context.Context, match func(K) bool) ([]K, error) {
 
 // enqueuer adds keys of the objects to queue.
 type enqueuer[T Object, K comparable] struct {
-	queue *Queue[K]
-	keys  func(T) []K
-	when  Predicate[T]
+	into target[K]
+	keys func(T) []K
+	when Predicate[T]
 }
 
 func (q enqueuer[T, K]) OnAdd(obj T, initial bool) {
@@ -190,25 +221,38 @@ func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
 	if canWait {
 		o.Priority = LowPriority
 	}
-	if !object.IsNil(e.Old) && !object.Same(e.Old, e.Object) {
-		q.queue.AddWith(o, q.keys(e.Old)...)
+	var change ownwrites.Change // zero for a deletion
+	if q.into.own != nil && e.Type != Deleted {
+		change = changeOf(e.Old, e.Object)
 	}
-	q.queue.AddWith(o, q.keys(e.Object)...)
+	if !object.IsNil(e.Old) && !object.Same(e.Old, e.Object) {
+		q.into.add(change, o, q.keys(e.Old)...)
+	}
+	q.into.add(change, o, q.keys(e.Object)...)
 }
 
 // keyEnqueuer adds the key of each object to queue.
-type keyEnqueuer[T Object] struct{ queue *Queue[Key] }
+type keyEnqueuer[T Object] struct{ into target[Key] }
 
-func (q keyEnqueuer[T]) OnAdd(obj T, initial bool) { q.add(obj, initial) }
-func (q keyEnqueuer[T]) OnUpdate(old, new T)       { q.add(new, object.Same(old, new)) }
-func (q keyEnqueuer[T]) OnDelete(last T, _ bool)   { q.add(last, false) }
+func (q keyEnqueuer[T]) OnAdd(obj T, initial bool) {
+	var none T
+	q.change(none, obj, initial)
+}
+func (q keyEnqueuer[T]) OnUpdate(old, new T) { q.change(old, new, object.Same(old, new)) }
+func (q keyEnqueuer[T]) OnDelete(last T, _ bool) {
+	q.into.add(ownwrites.Change{}, AddOptions{}, KeyOf(last))
+}
 
-func (q keyEnqueuer[T]) add(obj T, canWait bool) {
+func (q keyEnqueuer[T]) change(old, obj T, canWait bool) {
 	var o AddOptions
 	if canWait {
 		o.Priority = LowPriority
 	}
-	q.queue.AddWith(o, KeyOf(obj))
+	var change ownwrites.Change
+	if q.into.own != nil {
+		change = changeOf(old, obj)
+	}
+	q.into.add(change, o, KeyOf(obj))
 }
 
 // ofPacked implements undecoding.

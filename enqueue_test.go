@@ -74,7 +74,7 @@ func wantTaken[K comparable](t *testing.T, q *Queue[K], what string, want map[Pr
 
 // enqueues returns the handler of a source that Enqueue returns.
 func enqueues[T Object, K comparable](q *Queue[K], keys func(T) []K, when ...Predicate[T]) Handler[T] {
-	return enqueuer[T, K]{q, keys, AllOf(when...)}
+	return enqueuer[T, K]{target[K]{queue: q}, keys, AllOf(when...)}
 }
 
 func ownKey(m *partial) []Key { return []Key{KeyOf(m)} }
@@ -82,7 +82,7 @@ func ownKey(m *partial) []Key { return []Key{KeyOf(m)} }
 // Guarantees: Q3
 func TestEnqueueObject(t *testing.T) {
 	q := NewQueue(QueueConfig[Key]{})
-	for _, h := range []Handler[*partial]{keyEnqueuer[*partial]{q}, enqueues(q, ownKey)} {
+	for _, h := range []Handler[*partial]{keyEnqueuer[*partial]{target[Key]{queue: q}}, enqueues(q, ownKey)} {
 		testEnqueueObject(t, q, h)
 	}
 }
@@ -423,7 +423,7 @@ func enqueueUndecodable(t *testing.T, predicates ...Predicate[*thing]) {
 	ended := make(chan error, 1)
 	go func() { ended <- inf.Run(ctx) }()
 	queue := NewQueue(QueueConfig[Key]{})
-	EnqueueObject(inf, predicates...).subscribe(queue, 0)
+	EnqueueObject(inf, predicates...).subscribe(target[Key]{queue: queue}, 0)
 
 	packer, err := newPacker(reflect.TypeFor[*thing](), false, nil, Resource{})
 	if err != nil {

@@ -68,7 +68,7 @@ func (u *Users[T]) addCopier() {
 	}
 	keys := func(obj T) []Key { return []Key{KeyOf(obj)} }
 	c.ctl.Watch(EnqueueBy(u.Informer, func(queue *Queue[Key]) Handler[T] {
-		return copierHandler[T]{enqueuer[T, Key]{queue, keys, AllOf[T]()}, c}
+		return copierHandler[T]{enqueuer[T, Key]{target[Key]{queue: queue}, keys, AllOf[T]()}, c}
 	}, config))
 	u.Step("start %s, %d at a time", c.name, c.ctl.MaxConcurrentReconciles)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -8,6 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/crcache"
@@ -54,6 +56,22 @@ func ExampleIndex() {
 			fmt.Println(neighbor.Name)
 		}
 		return nil
+	}
+}
+
+// reconciler is the Reconciler of a program.
+type reconciler struct{ client.Client }
+
+func (*reconciler) Reconcile(context.Context, reconcile.Request) (reconcile.Result, error) {
+	return reconcile.Result{}, nil
+}
+
+func ExampleSkipOwnWrites() {
+	_ = func(mgr ctrl.Manager) error {
+		var own crcache.SkipOwnWrites[reconcile.Request]
+		return ctrl.NewControllerManagedBy(mgr).Named("node").
+			Watches(&corev1.Node{}, own.Handler(&handler.EnqueueRequestForObject{})).
+			Complete(own.Reconciler(&reconciler{own.Client(mgr.GetClient())}))
 	}
 }
 

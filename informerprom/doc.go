@@ -138,6 +138,7 @@
 //	informer_controller_failing_keys                   keys whose latest reconcile failed
 //	informer_controller_own_writes_waiting_keys        keys that wait until the stores contain their writes
 //	informer_controller_own_writes_expired_total       how often a key was handed out at the deadline, before its writes
+//	informer_controller_own_writes_skipped_total       events that own writes explain, and that reconcile nothing
 //	informer_controller_own_writes_wait_seconds        a histogram of the time that keys waited; no series before
 //	informer_controller_last_success_timestamp_seconds the time of the last reconcile without an error; no series before
 //	informer_controller_last_error_timestamp_seconds   the time of the last reconcile that failed; no series before

@@ -226,6 +226,8 @@ var (
 		"Number of keys that wait until the stores contain their writes.", sum, ofController)
 	controllerExpired = counter("informer_controller_own_writes_expired_total",
 		"How often a key was handed out at the deadline, before the stores contained its writes.", ofController)
+	controllerSkipped = counter("informer_controller_own_writes_skipped_total",
+		"Events that reconciled nothing, since writes of the controller explain them.", ofController)
 	controllerAwaited = histogram("informer_controller_own_writes_wait_seconds",
 		"How long keys have waited until the stores contained their writes.", ofController)
 	controllerSuccess = gauge("informer_controller_last_success_timestamp_seconds",

@@ -350,6 +350,7 @@ func (p *page) addController(s status.Controller) {
 	p.add(controllerFailing, float64(s.Failing), s.Name)
 	p.add(controllerAwaits, float64(s.OwnWrites.Waiting), s.Name)
 	p.add(controllerExpired, float64(s.OwnWrites.Expired), s.Name)
+	p.add(controllerSkipped, float64(s.OwnWrites.Skipped), s.Name)
 	if s.OwnWrites.Waits.Count > 0 {
 		p.observe(controllerAwaited, &s.OwnWrites.Waits, s.Name)
 	}

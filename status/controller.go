@@ -45,11 +45,13 @@ type FailingKey struct {
 	Failures int
 }
 
-// OwnWrites is the status of informer.OwnWrites.
+// OwnWrites is the status of informer.OwnWrites, and of informer.Controller.SkipOwnWrites.
 type OwnWrites struct {
 	// Waiting is the number of keys that wait for writes now. Expired counts those that were handed out at the deadline.
 	Waiting int
 	Expired uint64
 	// Waits has the times that keys have waited after Reconcile. Keys that did not have to wait do not count.
 	Waits Durations
+	// Skipped counts the keys that events would have added without informer.Controller.SkipOwnWrites.
+	Skipped uint64
 }

@@ -117,8 +117,14 @@ func (c *Client) Patch(ctx context.Context, key object.Key, pt types.PatchType, 
 	if o.Force != nil {
 		q.Set("force", strconv.FormatBool(*o.Force))
 	}
-	return c.one(ctx, request{method: http.MethodPatch, key: key, subresource: subresource, query: q,
-		contentType: string(pt), body: patch})
+	r := request{method: http.MethodPatch, key: key, subresource: subresource, query: q,
+		contentType: string(pt), body: patch}
+	if ownwrites.Recorded(ctx) {
+		if base := ownwrites.BaseOf(pt, patch); base != "" {
+			return c.exclusive(ctx, r, base)
+		}
+	}
+	return c.one(ctx, r)
 }
 
 // Apply applies configuration to an object, or to its subresource, by server-side apply.
@@ -156,47 +162,6 @@ func (c *Client) Delete(ctx context.Context, key object.Key, o metav1.DeleteOpti
 	}
 	c.noteDeletion(ctx, key, resp.Format, answer)
 	return nil
-}
-
-// noteDeletion notes the deletion that answer reports: a Status has the UID of an object that is gone; otherwise,
-// answer is the object, whose deletion has begun. An answer that is neither leaves nothing to wait for.
-func (c *Client) noteDeletion(ctx context.Context, key object.Key, format decode.Format, answer []byte) {
-	if format == decode.Protobuf {
-		var err error
-		if answer, err = decode.Unwrap(answer); err != nil {
-			return
-		}
-	}
-	if status, err := format.Status(answer); err == nil && status.Status == metav1.StatusSuccess {
-		if status.Details != nil && status.Details.UID != "" {
-			c.noteGone(ctx, ownwrites.Gone{Namespace: key.Namespace, Name: key.Name, UID: status.Details.UID})
-		}
-		return
-	}
-	if obj, err := c.decoders.Decode(format, answer, decode.Origin{}); err == nil {
-		c.note(ctx, obj)
-		if o, ok := obj.(ownwrites.Deletable); ok && o.GetDeletionTimestamp() == nil { // nothing delayed the deletion
-			c.noteGone(ctx, o)
-		}
-	}
-}
-
-// note notes that the server returned obj for a write.
-func (c *Client) note(ctx context.Context, obj any) {
-	o, ok := obj.(object.Object)
-	if !ok || !ownwrites.Wanted(ctx) {
-		return
-	}
-	ownwrites.Note(ctx, c.config.HTTP.Base().String(), c.config.Resource.GroupResource(), o)
-	if _, removed := ownwrites.Removed(c.config.Resource.GroupResource(), o); removed {
-		c.noteGone(ctx, o)
-	}
-}
-
-// noteGone notes that the server no longer has o.
-func (c *Client) noteGone(ctx context.Context, o object.Object) {
-	gone := ownwrites.Gone{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
-	ownwrites.Note(ctx, c.config.HTTP.Base().String(), c.config.Resource.GroupResource(), gone)
 }
 
 // List calls yield with each object of a namespace, or of all namespaces if that is empty, as o selects them. In place
@@ -334,7 +299,14 @@ func (c *Client) whole(ctx context.Context, r request, obj object.Object) (any, 
 		return nil, c.refuse(r.method, r.key, err)
 	}
 	r.contentType = decode.MediaJSON
-	return c.one(ctx, r)
+	base := obj.GetResourceVersion()
+	if r.method == http.MethodPut && base == "" { // the server replaces any version
+		return c.one(ctx, r)
+	}
+	if r.method == http.MethodPost {
+		base = ""
+	}
+	return c.exclusive(ctx, r, base)
 }
 
 // encode encodes obj as JSON. If obj is a Go struct without a kind, as objects of the cache are, encode sets the kind

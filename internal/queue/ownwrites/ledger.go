@@ -1,0 +1,236 @@
+package ownwrites
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/typedinformer/informer/internal/object"
+)
+
+// Ledger has the writes of a controller, by the keys whose reconciles sent them, so that their events need not
+// reconcile these keys. It has only writes of which it is known that nobody else changed the object between the version
+// that the reconcile read and the one that it wrote. The zero value has none. All methods are safe for concurrent use.
+//
+// Invariant: an event is dropped only if writes of its key lead from the old version of the object to the new one. An
+// event that waits for the answer to a write is dropped or added when the last answer has come, or the call has ended.
+type Ledger[K comparable] struct {
+	mu      sync.Mutex // protects the fields below
+	calls   map[K]*Call[K]
+	recent  map[step[K]]string // the version before each write
+	earlier map[step[K]]string // those before the last turn
+	turned  time.Time
+	dropped uint64
+}
+
+// A write is known for turn at least, and for two of them at most, if there are no more than maxWrites in that time.
+const (
+	turn      = time.Minute
+	maxWrites = 1 << 15
+	maxHeld   = 1 << 10 // events that wait in one call
+)
+
+// step is a write of an object, by the version that it made.
+type step[K comparable] struct {
+	key K
+	uid types.UID
+	to  string
+}
+
+// Change is what an event says about the versions of an object. From is empty if the object was added, and equal to To
+// in a resync.
+type Change struct {
+	UID      types.UID
+	From, To string
+}
+
+// Call is a call of Reconcile that may write. Its context tells the writes to it.
+type Call[K comparable] struct {
+	ledger  *Ledger[K]
+	key     K
+	sending int // writes without an answer
+	ended   bool
+	held    []held
+}
+
+// held is an event that arrived during a write.
+type held struct {
+	change Change
+	add    func()
+}
+
+// sender is a Call of any key.
+type sender interface {
+	send(base string) (answered func(obj object.Object))
+}
+
+type senderInContext struct{}
+
+// Begin begins a call for key. Its writes are those of the context that Begin returns. There must be no other call for
+// key before End.
+func (l *Ledger[K]) Begin(ctx context.Context, key K) (context.Context, *Call[K]) {
+	call := &Call[K]{ledger: l, key: key}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls == nil {
+		l.calls = map[K]*Call[K]{}
+	}
+	l.calls[key] = call
+	return context.WithValue(ctx, senderInContext{}, sender(call)), call
+}
+
+// End ends the call. It adds the events that still wait for an answer. A nil Call has no end.
+func (c *Call[K]) End() {
+	if c == nil {
+		return
+	}
+	l := c.ledger
+	l.mu.Lock()
+	delete(l.calls, c.key)
+	c.ended = true
+	add := l.judgeLocked(c)
+	l.mu.Unlock()
+	callAll(add)
+}
+
+// Recorded reports whether ctx has a Call.
+func Recorded(ctx context.Context) bool { return ctx.Value(senderInContext{}) != nil }
+
+// Sending says that a write is being sent which the server accepts only at version base of its object. An empty base
+// means that the write creates the object. The caller must call answered, with the object of the answer, or nil if
+// there is none. Without a Call in ctx, Sending does nothing.
+func Sending(ctx context.Context, base string) (answered func(obj object.Object)) {
+	call, ok := ctx.Value(senderInContext{}).(sender)
+	if !ok {
+		return func(object.Object) {}
+	}
+	return call.send(base)
+}
+
+func (c *Call[K]) send(base string) func(obj object.Object) {
+	l := c.ledger
+	l.mu.Lock()
+	c.sending++
+	l.mu.Unlock()
+	return func(obj object.Object) {
+		l.mu.Lock()
+		c.sending--
+		if obj != nil && !c.ended {
+			l.noteLocked(step[K]{c.key, obj.GetUID(), obj.GetResourceVersion()}, base)
+		}
+		var add []func()
+		if c.sending == 0 {
+			add = l.judgeLocked(c)
+		}
+		l.mu.Unlock()
+		callAll(add)
+	}
+}
+
+// noteLocked notes that s was written at version base. A write that changed nothing returns the version that it was
+// sent for.
+func (l *Ledger[K]) noteLocked(s step[K], base string) {
+	if s.uid == "" || s.to == "" || s.to == base {
+		return
+	}
+	if now := time.Now(); l.recent == nil || len(l.recent) >= maxWrites || now.Sub(l.turned) >= turn {
+		if now.Sub(l.turned) >= 2*turn {
+			l.recent = nil
+		}
+		l.earlier, l.recent, l.turned = l.recent, map[step[K]]string{}, now
+	}
+	l.recent[s] = base
+}
+
+// Event calls add, for an event that adds key, unless writes of key explain the event. If a write has no answer yet,
+// Event returns, and add is called later if at all.
+func (l *Ledger[K]) Event(key K, change Change, add func()) {
+	l.mu.Lock()
+	drop, wait := l.explainsLocked(key, change), false
+	if drop {
+		l.dropped++
+	} else if l.restoredLocked(change) {
+		l.recent, l.earlier = nil, nil
+	} else if call := l.calls[key]; call != nil && call.sending > 0 && len(call.held) < maxHeld {
+		call.held = append(call.held, held{change, add})
+		wait = true
+	}
+	l.mu.Unlock()
+	if !drop && !wait {
+		add()
+	}
+}
+
+// judgeLocked returns what adds the events that have waited in c and that its writes do not explain.
+func (l *Ledger[K]) judgeLocked(c *Call[K]) (add []func()) {
+	for _, h := range c.held {
+		if l.explainsLocked(c.key, h.change) {
+			l.dropped++
+			continue
+		}
+		add = append(add, h.add)
+	}
+	c.held = nil
+	return add
+}
+
+// explainsLocked reports whether writes of key lead from the old version of change to the new one, without a gap.
+func (l *Ledger[K]) explainsLocked(key K, change Change) bool {
+	if change.From == change.To || change.UID == "" {
+		return false
+	}
+	s := step[K]{key, change.UID, change.To}
+	for range maxHeld {
+		base, ok := l.recent[s]
+		if !ok {
+			base, ok = l.earlier[s]
+		}
+		if !ok || base == change.From {
+			return ok
+		}
+		s.to = base
+	}
+	return false
+}
+
+// restoredLocked reports whether change goes back to an older version. A server that was restored from a backup can
+// make the versions of these writes again, with something else in them.
+func (l *Ledger[K]) restoredLocked(change Change) bool {
+	if len(l.recent)+len(l.earlier) == 0 {
+		return false
+	}
+	c, err := resourceversion.CompareResourceVersion(change.To, change.From)
+	return err == nil && c < 0
+}
+
+// Dropped returns the number of events that did not reconcile.
+func (l *Ledger[K]) Dropped() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropped
+}
+
+func callAll(all []func()) {
+	for _, f := range all {
+		f()
+	}
+}
+
+// BaseOf returns the resource version that a patch requires of its object, or "" if it requires none. JSON patches have
+// other ways to do that, which it does not know.
+func BaseOf(pt types.PatchType, patch []byte) string {
+	if pt == types.JSONPatchType {
+		return ""
+	}
+	var fields, metadata map[string]json.RawMessage // the names of the fields must be exact, as for the server
+	var version string
+	if json.Unmarshal(patch, &fields) != nil || json.Unmarshal(fields["metadata"], &metadata) != nil ||
+		json.Unmarshal(metadata["resourceVersion"], &version) != nil {
+		return ""
+	}
+	return version
+}
