@@ -52,7 +52,7 @@ import (
 // going to take more memory than the process has, the informer warns; see [status.Forecast].
 type Client struct {
 	http    *transport.Client
-	cluster *warmstart.Cluster // of the server; those of WithTracer and WithObserver share it, and updating
+	cluster *warmstart.Cluster // of the server; those of WithTracer, WithGate and WithObserver share it, and updating
 	// updating is held during an update, for http and cluster to have the same config.
 	updating *sync.Mutex
 	observe  func(obj Object) // see WithObserver; nil for none
@@ -96,8 +96,8 @@ func NewClient(config *rest.Config) (*Client, error) {
 // Update makes the client use the server address, the TLS settings, the credentials, and the proxy, dialer, transport
 // and transport wrappers of config, which it does not keep or change. It is for credentials and certificate
 // authorities that are replaced while the program runs, and for a server that gets another address. A client of
-// WithTracer or WithObserver, and the client that it was made from, are updated together, with all their informers,
-// typed clients and electors.
+// WithTracer, WithGate or WithObserver, and the client that it was made from, are updated together, with all their
+// informers, typed clients and electors.
 //
 //   - Open watches end, and resume with the new credentials at the resource version that they have. Nothing is listed,
 //     and no handler is called. An informer that waits after a failure, for example of the old credentials, tries again
@@ -135,6 +135,21 @@ func (c *Client) WithTracer(tracer Tracer) *Client {
 		return ctx, func(r transport.Result) { ended(RequestResult(r)) }
 	})
 	return &traced
+}
+
+// WithGate returns a client that is like c, and whose writes stop at gate: all requests but GET, so also reviews such
+// as a SubjectAccessReview. While the gate is closed, a write is refused with an error that wraps [ErrGateClosed].
+// When the gate closes, the context of each write under way ends, and its error wraps ErrGateClosed. The server may
+// have executed such a write. Informers and reads go on. Both clients share the connections, the rate limit and the
+// status. A nil gate means none.
+func (c *Client) WithGate(gate *Gate) *Client {
+	gated := *c
+	if gate == nil {
+		gated.http = c.http.WithGate(nil)
+		return &gated
+	}
+	gated.http = c.http.WithGate(gate.Enter)
+	return &gated
 }
 
 // WithObserver returns a client that is like c, and with which informers pass each object to observe before anybody

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/pprof"
-	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +34,7 @@ type Controller[K comparable] struct {
 	// the zero QueueConfig and the name of the controller.
 	Queue *Queue[K]
 	// Reconcile brings the actual state for one key to the desired state. It may be called for a key whose objects no
-	// longer exist. Its context ends after Timeout, and Grace after the end of Run's context.
+	// longer exist. Its context ends after Timeout, and Grace after the end of Run's context or the closing of its [Gate].
 	Reconcile func(ctx context.Context, key K) (Result, error)
 	// MaxConcurrentReconciles is the number of keys that are reconciled at a time. Zero means 1.
 	MaxConcurrentReconciles int
@@ -78,14 +77,14 @@ type Controller[K comparable] struct {
 	// Logger receives failures. Nil means slog.Default().
 	Logger *slog.Logger
 
-	mu      sync.Mutex // protects the fields below
-	into    target[K]  // Queue, or a new one if Queue is nil; zero before its first use
-	replays []replay[K]
-	status  status.Controller
-	begun   chan struct{} // closed when Run has been called; nil before its first use
+	mu     sync.Mutex // protects the fields below
+	into   target[K]  // Queue, or a new one if Queue is nil; zero before its first use
+	status status.Controller
+	begun  chan struct{} // closed when Run has been called; nil before its first use
+	gate   *Gate         // of the last Run; nil for none
 
 	// These have locks of their own.
-	sources  controller.Sources
+	sources  sources[K]
 	calls    controller.Calls[K] // of Reconcile, after the first call of Own
 	failures controller.Failures[K]
 }
@@ -130,9 +129,7 @@ func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 	defer watched.Subscribed()
 	subscription := source.subscribe(into, source.resync)
 	watched.Subscription = subscription
-	c.mu.Lock()
-	c.replays = append(c.replays, replay[K]{source, subscription})
-	c.mu.Unlock()
+	c.sources.watch(replay[K]{source, subscription})
 	return subscription
 }
 
@@ -140,13 +137,15 @@ func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 // more keys, and waits for the calls of Reconcile under way, whose context ends after Grace. It returns the cause of
 // ctx, [ErrClosed], or the error of a source that ended before it synced. Every goroutine that it started has ended
 // then. A later Run continues with the keys in the queue. If Run is already under way, it returns [ErrRunning]. If a
-// field is wrong, Run logs and returns an error that names the field.
+// field is wrong, Run logs and returns an error that names the field. If ctx has a [Gate], Run reconciles while that is
+// open.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		c.logger().Error("the controller does not run", "err", err)
 		return err
 	}
-	if !c.begin() {
+	gate := GateOf(ctx)
+	if !c.begin(gate) {
 		return fmt.Errorf("%s: %w", c.name(), ErrRunning)
 	}
 	defer c.update(func(s *status.Controller) { s.Running = false })
@@ -159,13 +158,18 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	loop := controller.Loop[K]{
 		Workers: c.workers(),
 		Labels:  pprof.Labels("controller", c.name()),
-		Get:     queue.Get,
+		Get: func(loop context.Context) (K, error) {
+			if err := gate.Wait(loop); err != nil {
+				return *new(K), err
+			}
+			return queue.Get(loop)
+		},
 		Do: func(loop, calls context.Context, key K) error {
 			if !c.sources.Synced() { // Watch may have added one
 				queue.putBack(key)
 				return c.WaitSources(loop)
 			}
-			c.reconcile(calls, queue, key)
+			c.pass(calls, gate, queue, key)
 			return nil
 		},
 		Grace:  c.graceAfter,
@@ -216,7 +220,7 @@ func (c *Controller[K]) WaitSources(ctx context.Context) error {
 // Status returns the present status of the controller.
 func (c *Controller[K]) Status() status.Controller {
 	c.mu.Lock()
-	s, queue, own := c.status, c.into.queue, c.into.own
+	s, queue, own, gate := c.status, c.into.queue, c.into.own, c.gate
 	c.mu.Unlock()
 	if queue == nil {
 		queue = c.Queue
@@ -228,6 +232,7 @@ func (c *Controller[K]) Status() status.Controller {
 	if own != nil {
 		s.OwnWrites.Skipped = own.Dropped()
 	}
+	s.Running = s.Running && gate.Status().Open
 	c.failures.AddTo(&s)
 	return s
 }
@@ -272,7 +277,7 @@ func (c *Controller[K]) InWork(match func(key K) bool) map[K]time.Time {
 // key. It waits until the sources have synced. It returns an error that wraps the cause of ctx if that ends first, and
 // the error of a source that cannot sync.
 func (c *Controller[K]) Replay(ctx context.Context, match func(key K) bool) error {
-	for _, r := range c.watched() {
+	for _, r := range c.sources.watched() {
 		keys, err := r.keys(ctx, match)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name(), err)
@@ -280,14 +285,6 @@ func (c *Controller[K]) Replay(ctx context.Context, match func(key K) bool) erro
 		c.queue().AddWith(AddOptions{Priority: LowPriority}, keys...)
 	}
 	return nil
-}
-
-// watched returns the sources that were not closed.
-func (c *Controller[K]) watched() []replay[K] {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.replays = slices.DeleteFunc(c.replays, func(r replay[K]) bool { return errors.Is(r.subscription.Err(), ErrClosed) })
-	return slices.Clone(c.replays)
 }
 
 func (c *Controller[K]) update(change func(*status.Controller)) {
@@ -328,15 +325,19 @@ func (c *Controller[K]) workers() int { return max(c.MaxConcurrentReconciles, 1)
 
 // graceAfter returns how long the calls of Reconcile under way may go on after cause has ended the context of Run.
 func (c *Controller[K]) graceAfter(cause error) time.Duration {
-	grace := c.Grace
-	if grace == 0 {
-		grace = defaultGrace
-	}
+	grace := c.grace()
 	left := controller.Grace(grace, cause)
 	if left < grace {
 		c.logger().Warn("calls of Reconcile have less time than Grace", "cause", cause, "time", left, "grace", grace)
 	}
 	return left
+}
+
+func (c *Controller[K]) grace() time.Duration {
+	if c.Grace == 0 {
+		return defaultGrace
+	}
+	return c.Grace
 }
 
 func (c *Controller[K]) logger() *slog.Logger {
@@ -347,15 +348,15 @@ func (c *Controller[K]) logger() *slog.Logger {
 	return l.With("controller", c.name())
 }
 
-// begin marks the controller as running. It returns false if it is running already.
-func (c *Controller[K]) begin() bool {
+// begin marks the controller as running, with gate. It returns false if it is running already.
+func (c *Controller[K]) begin(gate *Gate) bool {
 	begun := c.running()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.status.Running {
 		return false
 	}
-	c.status.Running = true
+	c.status.Running, c.gate = true, gate
 	if !run.IsClosed(begun) {
 		close(begun)
 	}
@@ -391,8 +392,24 @@ func (c *Controller[K]) target() target[K] {
 	return c.into
 }
 
-// reconcile reconciles key, and adds it again if the result requests it.
-func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
+// pass reconciles key with a pass of gate. If gate has closed since the key was handed out, it puts the key back.
+func (c *Controller[K]) pass(calls context.Context, gate *Gate, queue *Queue[K], key K) {
+	if gate == nil {
+		c.reconcile(calls, nil, queue, key)
+		return
+	}
+	pass, err := controller.Enter(calls, gate.enter,
+		func(cause error) time.Duration { return controller.Grace(c.grace(), cause) })
+	if err != nil {
+		queue.putBack(key)
+		return
+	}
+	defer pass.Leave()
+	c.reconcile(pass.Context, pass, queue, key)
+}
+
+// reconcile reconciles key, and adds it again if the result requests it, or if the gate of pass has closed.
+func (c *Controller[K]) reconcile(ctx context.Context, pass *controller.Pass, queue *Queue[K], key K) {
 	ctx, ended := c.calls.Begin(ctx, key, queue.owns)
 	if ended == nil { // no longer owned since Get, and WaitReleased may have checked the calls already
 		queue.putBack(key)
@@ -404,28 +421,34 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	if ledger := c.target().own; ledger != nil {
 		ctx, own = ledger.Begin(ctx, key)
 	}
+	done := queue.Done
 	defer func() {
 		ended()
 		own.End()
 		if writes != nil {
-			hold(&c.OwnWrites, queue, key, writes, c.watched(), c.logger())
+			hold(&c.OwnWrites, queue, key, writes, c.sources.watched(), c.logger())
 		}
 		c.update(func(s *status.Controller) { s.Active-- })
-		queue.Done(key)
+		done(key)
 	}()
 	began := time.Now()
 	result, err := c.call(ctx, key)
 	took := time.Since(began)
 	again := AddOptions{Priority: result.Priority}
 	var count func(*status.Controller)
-	switch terminal := (*terminalError)(nil); {
+	terminal, panicked := (*terminalError)(nil), (*panicError)(nil)
+	switch isPanic := errors.As(err, &panicked); {
+	case err != nil && !isPanic && pass.Closed() && !errors.As(err, &terminal): // no failure of the key
+		c.logger().Debug("reconcile interrupted: the gate has closed", "key", key, "err", err)
+		done = queue.putBack
+		return
 	case errors.As(err, &terminal):
 		count = func(s *status.Controller) { s.Failed++; s.Terminal++ }
 		c.logger().Error("reconcile failed for good", "key", key, "err", err)
 	case err != nil:
 		again.RateLimited = true
 		count = func(s *status.Controller) { s.Failed++ }
-		if panicked := (*panicError)(nil); errors.As(err, &panicked) {
+		if isPanic {
 			count = func(s *status.Controller) { s.Failed++; s.Panicked++ }
 		}
 		c.logger().Error("reconcile failed", "key", key, "err", err, "failures", queue.NumRequeues(key)+1)

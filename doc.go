@@ -178,7 +178,7 @@
 //
 //	enqueue.go               has handlers that add keys; those of enqueueselecting.go follow label selectors
 //	queue.go                 holds each key once, by priority (internal/queue/queue)
-//	controller.go            takes keys and reconciles them (internal/queue/controller)
+//	controller.go            takes keys and reconciles them (internal/queue/controller), while its gate.go is open
 //	ownwrites.go             delays a key until the stores have what its last reconcile wrote (internal/queue/ownwrites)
 //
 // A write:

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -168,6 +169,29 @@ func (s writtenStores) await(w ownwrites.Write) controller.Await {
 		}
 	}
 	return nil
+}
+
+// sources are the sources of a controller. The zero value has none. All methods are safe for concurrent use.
+type sources[K comparable] struct {
+	controller.Sources // those that are not known to be synced
+
+	mu  sync.Mutex // protects the field below
+	all []replay[K]
+}
+
+// watch adds r, which Sources has already.
+func (s *sources[K]) watch(r replay[K]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, r)
+}
+
+// watched returns the sources that were not closed.
+func (s *sources[K]) watched() []replay[K] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(r replay[K]) bool { return errors.Is(r.subscription.Err(), ErrClosed) })
+	return slices.Clone(s.all)
 }
 
 // replay is a source of a controller that can return its keys again.

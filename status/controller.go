@@ -5,7 +5,7 @@ import "time"
 // Controller is the status of an informer.Controller.
 type Controller struct {
 	Name string
-	// Running is true while Run is under way.
+	// Running is true while Run is under way, and the informer.Gate of its context, if it has one, is open.
 	Running bool
 	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way. The queue
 	// has the key of the longest one: Queue.LongestRunningKey.

@@ -38,6 +38,7 @@ type Client struct {
 	warn    func(ctx context.Context, code int, agent, text string)
 	traffic *traffic
 	tracer  Tracer // nil for none
+	gate    Gate   // nil for none
 }
 
 // Tracer is called before a request is sent. It returns the context of the request, and a function that is called once,
@@ -168,8 +169,26 @@ func (c *Client) Wait(ctx context.Context) error {
 }
 
 // Send sends one request. For a response that does not report success, it returns an [apierrors.APIStatus] with the
-// server's error.
+// server's error. It sends a write only with a pass of the client's gate.
 func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
+	ctx, leave, err := c.enter(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	if c.gate != nil {
+		end := resp.end
+		resp.end = sync.OnceFunc(func() { end(); leave() })
+	}
+	return resp, nil
+}
+
+// send is Send without the gate.
+func (c *Client) send(ctx context.Context, r Request) (*Response, error) {
 	header := http.Header{"Accept": {r.Accept}}
 	if r.ContentType != "" {
 		header.Set("Content-Type", r.ContentType)
@@ -210,7 +229,7 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 	return resp, nil
 }
 
-// exchange sends r to u. It is Send without status and traces. It also returns the status code of the response, or 0.
+// exchange sends r to u. It is send without status and traces. It also returns the status code of the response, or 0.
 func (c *Client) exchange(ctx context.Context, a *access, r Request, u *url.URL,
 	header http.Header) (_ *Response, code int, err error) {
 	httpClient, limit := a.objects, maxSilence

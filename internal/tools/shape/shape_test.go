@@ -161,6 +161,7 @@ var files = []string{
 	"layout.go",
 	"config.go",
 	"audit.go",
+	"gate.go",
 	"client.go",
 	"typedclient.go",
 	"delta.go",
