@@ -15,7 +15,9 @@
 //     default. The cause of its context contains that time; see [ErrLost]. An informer.Controller ends its calls of
 //     Reconcile a second before, even if its Grace is longer. Only the end of the process can stop work that takes
 //     longer, so Config.Fatal ends it.
-//   - A lease that has passed RenewDeadline is lost for good, even if a renewal succeeds later.
+//   - A lease that has passed RenewDeadline is lost for good, even if a renewal succeeds later. With Config.Recover,
+//     the work may go on by a new renewal. The first two items then hold for calls of Reconcile and for writes; see
+//     Outages.
 //   - After the context of Run has ended, the replica renews the lease until the work has returned. It then releases
 //     the lease, so the next replica need not wait until it expires.
 //   - The clocks of the replicas may differ by any amount. Each replica measures time spans on its own clock, and none
@@ -37,14 +39,52 @@
 // s, this is up to 22 s after the write from which the others count 15 s. With ReleaseOnCancel, it releases the lease
 // before the work has returned.
 //
+// # Outages
+//
+// By default, an outage of the API server that lasts longer than RenewDeadline ends the work. In a program of package
+// manager, it ends the process, and then all controllers of a cluster start at once and list everything. With
+// Config.Recover, the work pauses instead, and goes on if nobody has taken the lease, as KEP-6361 does for the
+// components of Kubernetes:
+//
+//	gate := new(informer.Gate)
+//	writer := informer.NewTypedClient[*appsv1.Deployment](client.WithGate(gate), deployments)
+//	elector, err := leader.New(leaseClient, leader.Config{Namespace: "shop", Name: "shop-controller", Recover: gate})
+//
+// The elector closes the gate at RenewDeadline, and enters Paused. The context of the work goes on:
+//
+//   - A Controller whose Run has the context of the work hands out no key. Its calls of Reconcile have the time that
+//     they have after a lost lease. Their keys run again afterwards, without a backoff.
+//   - A client of [informer.Client.WithGate] refuses writes, and cancels those under way. Informers go on.
+//   - If a call or a write has not ended LeaseDuration - [Margin] after the last renewal, Config.Fatal ends the
+//     process.
+//   - When all have ended, the elector tries every RetryPeriod to renew the lease, with the resource version that it
+//     wrote last. If that succeeds, nobody has taken the lease: the gate opens, and the state is Leading again.
+//   - If another replica has taken the lease, or somebody has deleted it, the context of the work ends with [ErrLost],
+//     as without Config.Recover.
+//   - A candidate with Config.Recover that could not read the Lease for RenewDeadline counts the LeaseDuration of its
+//     holder anew. So after an outage, the replica that led before goes on, unless it has ended. A candidate without
+//     Config.Recover may be faster.
+//
+// The gate is open only while this replica leads, also while the work returns after the end of Run's context. If that
+// ends during a pause, the gate stays closed.
+//
+// Work that is not a Controller goes on during a pause, while another replica may lead. So it must write through a
+// client with the gate, or take a pass itself, and leave it when the context of the pass ends:
+//
+//	ctx, leave, err := gate.Enter(ctx)
+//	if err != nil {
+//		return err // closed: wait with gate.Wait
+//	}
+//	defer leave()
+//
 // # Limits
 //
 // Do not assume that a suspended process can stop its work. When the process continues, the replica checks the age of
 // the lease within a quarter of a second, by the monotonic clock or by the wall clock, because one of them may have
 // stopped too. It then ends the context of the work, and the process if another replica may take the lease. If both
 // clocks stopped, as in a virtual machine that was paused, it finds the new holder at the next renewal, at most
-// RetryPeriod later. Work that runs in the meantime may check Status before a critical step. A wall clock that is set
-// forward looks like a suspended process.
+// RetryPeriod later. A gate looks at the clocks before each pass. Work that runs in the meantime may check Status
+// before a critical step. A wall clock that is set forward looks like a suspended process.
 //
 // No lease can stop a request that was sent in time and arrives late. If the request has a resourceVersion, it fails
 // once the next leader has written.

@@ -33,9 +33,13 @@ func (e *lostError) StopBy() time.Time { return e.stopBy }
 // State is the state of an [Elector].
 //
 //	Idle -- Run --> Candidate -- acquired --> Leading -- lost, the work returned, or ctx ended --> Stopping
-//	 ^                |    ^                                                                      |    |
-//	 +-- ctx ended ---+    +------------------------ released after a loss -----------------------+    |
-//	 +------------------------------------------------------- released otherwise ----------------------+
+//	 ^                |    ^                   |   ^                                              ^ |    |
+//	 |                |    |     not renewed,  |   | renewed    lost, the work returned,          | |    |
+//	 |                |    |     with Recover  v   |            or ctx ended                      | |    |
+//	 |                |    |                  Paused ---------------------------------------------+ |    |
+//	 |                |    |                                                                        |    |
+//	 +-- ctx ended ---+    +------------------------ released after a loss -------------------------+    |
+//	 +------------------------------------------------------- released otherwise ------------------------+
 type State uint8
 
 const (
@@ -47,6 +51,9 @@ const (
 	Leading
 	// Stopping waits until the work has returned, and then releases the lease. The context of the work has ended.
 	Stopping
+	// Paused runs the work with the gate of Config.Recover closed, because the lease was not renewed in time. Renewals go
+	// on. The elector is Leading again if one succeeds, and the lease is lost if another replica has taken it.
+	Paused
 )
 
 // String returns the name of the state, such as "Leading".
@@ -60,6 +67,8 @@ func (s State) String() string {
 		return "Leading"
 	case Stopping:
 		return "Stopping"
+	case Paused:
+		return "Paused"
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
@@ -68,8 +77,8 @@ func (s State) String() string {
 type Status struct {
 	// Lease is the namespace and the name of the Lease, such as "shop/shop-controller".
 	Lease string
-	// RenewDeadline is the age of the lease at which the context of the work ends. Grace is how long the work may then
-	// take to return.
+	// RenewDeadline is the age of the lease at which the context of the work ends, or the gate of Config.Recover closes.
+	// Grace is how long the work, or the passes of the gate, may then take to end.
 	RenewDeadline, Grace time.Duration
 	// Identity is the name of this replica; see Config.Identity.
 	Identity string
@@ -84,8 +93,8 @@ type Status struct {
 	Renewed time.Time
 	// Terms counts how often this replica has taken the lease, and Lost how often it has lost it.
 	Terms, Lost uint64
-	// StopBy is the time by which the work must have returned, because the lease is lost. Zero means that the lease is
-	// not lost, or that the work has returned.
+	// StopBy is the time by which the work must have returned, because the lease is lost, or by which the passes of the
+	// gate must be left. Zero means that the lease is not lost, or that this has happened.
 	StopBy time.Time
 	// LastError is the last failure of a request. Nil means that there was none. A success does not clear it.
 	LastError error
@@ -104,6 +113,7 @@ type Elector struct {
 	status  Status
 	term    *lease.Term // of the call of Run; nil before the first
 	failing bool        // the last request failed
+	paused  bool        // the gate of Config.Recover is closed, and the lease may come back
 }
 
 // New returns an elector. It sends no request; Run does. It returns an error that names the field of config that is
@@ -121,7 +131,7 @@ func New(client *informer.Client, config Config) (*Elector, error) {
 	config.Logger = config.Logger.With("lease", config.Namespace+"/"+config.Name, "identity", config.Identity)
 	return &Elector{
 		config: config,
-		client: informer.NewTypedClient[*coordinationv1.Lease](client,
+		client: informer.NewTypedClient[*coordinationv1.Lease](ungated(client),
 			coordinationv1.SchemeGroupVersion.WithResource("leases")),
 		wall: func() time.Time { return time.Now().Round(0) },
 		status: Status{
@@ -135,10 +145,10 @@ func New(client *informer.Client, config Config) (*Elector, error) {
 }
 
 // Run calls work whenever this replica holds the lease. It ends the context of work when ctx ends, or with a cause that
-// wraps [ErrLost] when the lease is lost. After a loss it contends for the lease again. Run returns the cause of ctx,
-// or the result of work if work returns before its context ends. By then, work has returned, the lease is released, and
-// every goroutine that Run started has ended. If the release fails, the lease expires by itself. Failing requests do
-// not end Run; see Status.
+// wraps [ErrLost] when the lease is lost; see Config.Recover for work that survives an outage. After a loss it contends
+// for the lease again. Run returns the cause of ctx, or the result of work if work returns before its context ends. By
+// then, work has returned, the lease is released, and every goroutine that Run started has ended. If the release fails,
+// the lease expires by itself. Failing requests do not end Run; see Status.
 //
 // Run may be called again later. If it is already under way, it returns an error that wraps [informer.ErrRunning].
 func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error) error {
@@ -170,6 +180,9 @@ func (e *Elector) Status() Status {
 	s := e.status
 	if s.State == Leading && !e.term.Alive() { // it is held, since its loss ends Leading
 		s.State, s.Since = Stopping, e.term.Deadline()
+		if e.config.Recover != nil {
+			s.State = Paused
+		}
 	}
 	return s
 }
@@ -226,30 +239,15 @@ func (e *Elector) stamp() lease.Stamp {
 func (e *Elector) renew(sent lease.Stamp) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.renewLocked(sent)
+}
+
+func (e *Elector) renewLocked(sent lease.Stamp) bool {
 	if !e.term.Renew(sent) {
 		return false
 	}
 	e.status.Renewed = e.term.Renewed()
 	return true
-}
-
-// loseLocked ends the context of the work because the lease is lost.
-func (e *Elector) loseLocked(end context.CancelCauseFunc) {
-	if !e.term.Lose() {
-		return
-	}
-	left := min(e.term.Left(), e.status.Grace) // less if another replica took the lease early
-	e.status.StopBy = time.Now().Add(max(left, 0))
-	e.status.Lost++
-	e.enterLocked(Stopping)
-	end(&lostError{e.status.StopBy})
-}
-
-// lost reports whether the lease is lost, and the work has not returned.
-func (e *Elector) lost() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.term.State() == lease.Draining
 }
 
 func (e *Elector) enter(s State) {

@@ -22,20 +22,29 @@ type claim struct {
 	record *lease.Record
 	config *Config
 	wall   func() time.Time // the wall clock, for the times that people read in the Lease
+	read   time.Time        // when the Lease was last read; zero before the first time
+	back   time.Time        // when it was read after an outage, in which its holder may have been Paused; zero for none
 }
 
 func (e *Elector) newClaim() *claim {
 	key := informer.Key{Namespace: e.config.Namespace, Name: e.config.Name}
-	return &claim{lease.NewRecord(e.client, key, e.config.requestTimeout()), &e.config, e.wall}
+	return &claim{record: lease.NewRecord(e.client, key, e.config.requestTimeout()), config: &e.config, wall: e.wall}
 }
 
-// acquire takes the lease if no other replica holds it, and reports whether it did.
+// acquire takes the lease if no other replica holds it, and reports whether it did. With Config.Recover, it counts the
+// duration of the lease anew if the Lease could not be read for RenewDeadline: if the server was away, its holder comes
+// first.
 func (c *claim) acquire(ctx context.Context) (bool, error) {
 	if err := c.record.Read(ctx); err != nil {
 		return false, err
 	}
-	seen := c.record.Seen()
-	if c.holder() != "" && !c.own(seen) && c.record.Unchanged() < lease.Duration(seen, c.config.LeaseDuration) {
+	now, seen := time.Now(), c.record.Seen()
+	if c.config.Recover != nil && !c.read.IsZero() && now.Sub(c.read) >= c.config.RenewDeadline {
+		c.back = now
+	}
+	c.read = now
+	unchanged := min(c.record.Unchanged(), now.Sub(c.back)) // a Paused holder has time to renew
+	if c.holder() != "" && !c.own(seen) && unchanged < lease.Duration(seen, c.config.LeaseDuration) {
 		return false, nil
 	}
 	err := c.record.Write(ctx, c.next(seen))

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/lease"
 	"github.com/typedinformer/informer/internal/run"
 )
@@ -14,28 +15,26 @@ import (
 // work has returned by itself, or ctx has ended, and err is the result of Run.
 func (e *Elector) lead(ctx context.Context, c *claim, work func(context.Context) error) (ended bool, err error) {
 	e.config.Logger.Info("leading")
-	e.begin()
-	working, end := context.WithCancelCause(ctx)
-	defer end(nil)
+	working, end := context.WithCancelCause(informer.WithGate(ctx, e.config.Recover))
+	t := &tenure{e, working, end}
+	t.begin()
 	// The renewals outlive ctx while the work runs.
-	renewing, returned := context.WithCancel(context.WithoutCancel(ctx))
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
-	tasks.Go(func() { e.keep(renewing, c, end) })
-	tasks.Go(func() { e.watch(renewing, working, end) })
+	tasks.Go(func() { t.keep(renewing, c) })
+	tasks.Go(func() { t.watch(renewing) })
 	tasks.Go(func() {
-		select {
-		case <-working.Done():
-		case <-renewing.Done():
-		}
+		<-working.Done()
 		e.enter(Stopping)
 	})
+	var cause error
 	func() {
 		defer e.end()
 		defer tasks.Wait() // even if work calls runtime.Goexit
-		defer returned()
+		defer stop()
+		defer func() { cause = t.returned() }()
 		err = work(working)
 	}()
-	cause := context.Cause(working)
 	e.config.Logger.Info("stopped leading", "cause", cause, "err", err)
 	e.release(ctx, c)
 	switch {
@@ -48,11 +47,11 @@ func (e *Elector) lead(ctx context.Context, c *claim, work func(context.Context)
 }
 
 // begin begins a term.
-func (e *Elector) begin() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.status.Terms++
-	e.enterLocked(Leading)
+func (t *tenure) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.status.Terms++
+	t.openLocked()
 }
 
 // end ends a term: the work has returned.
@@ -60,38 +59,48 @@ func (e *Elector) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term.Drained()
+	e.paused = false
 	e.status.StopBy = time.Time{}
 }
 
-// keep renews the lease until ctx ends or the lease is lost. It calls end when another replica has taken the lease.
-func (e *Elector) keep(ctx context.Context, c *claim, end context.CancelCauseFunc) {
-	for run.Sleep(ctx, e.config.RetryPeriod) == nil && !e.lost() {
-		sent := e.stamp()
+// keep renews the lease until ctx ends or the lease is lost. It ends the context of the work when another replica has
+// taken the lease.
+func (t *tenure) keep(ctx context.Context, c *claim) {
+	for run.Sleep(ctx, t.config.RetryPeriod) == nil {
+		t.mu.Lock()
+		draining, paused, sent := t.term.State() == lease.Draining, t.paused, t.term.Stamp()
+		t.mu.Unlock()
+		switch {
+		case draining && paused:
+			continue
+		case draining:
+			return
+		}
 		err := c.renew(ctx)
 		if ctx.Err() != nil && err != nil {
 			return // the work has returned
 		}
-		e.note(c, err)
+		t.note(c, err)
 		switch {
 		case err == nil:
-			e.renew(sent) // if the lease is overdue, that does not count, and watch is about to find it lost
+			t.renewed(sent) // if the lease is overdue, that does not count, and watch is about to find it lost
 		case errors.Is(err, lease.ErrTaken):
-			e.mu.Lock()
-			e.loseLocked(end)
-			e.mu.Unlock()
+			t.mu.Lock()
+			t.loseLocked()
+			t.mu.Unlock()
 			return
 		}
 	}
 }
 
-// watch calls end when the lease has reached RenewDeadline, and Fatal when the work must have returned. It returns when
-// ctx ends.
-func (e *Elector) watch(ctx, working context.Context, end context.CancelCauseFunc) {
+// watch looks whether the lease has reached RenewDeadline, and calls Fatal when the work must have returned. It returns
+// when ctx ends.
+func (t *tenure) watch(ctx context.Context) {
 	for {
-		left := e.check(working, end)
+		left := t.check()
 		if left <= 0 {
-			e.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process")
-			e.config.Fatal()
+			t.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process")
+			t.config.Fatal()
 			return
 		}
 		if run.Sleep(ctx, min(left, lease.WatchPeriod)) != nil {
@@ -100,22 +109,24 @@ func (e *Elector) watch(ctx, working context.Context, end context.CancelCauseFun
 	}
 }
 
-// check calls end if the lease has passed its deadline. It returns the time until the next check is due: zero or less
-// if the work must have returned.
-func (e *Elector) check(working context.Context, end context.CancelCauseFunc) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if working.Err() != nil {
+// check ends the term if it has passed its deadline. It returns the time until the next check is due: zero or less if
+// the work must have returned.
+func (t *tenure) check() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.working.Err() != nil && t.config.Recover == nil {
 		// If ctx of Run has ended, the context of the work has ended, too. Renewals go on: one of them may give the work
 		// the time that it needs.
-		e.term.Close()
+		t.term.Close()
 	}
-	if e.term.Overdue() {
-		e.loseLocked(end)
+	t.lookLocked()
+	t.drainLocked()
+	left := lease.WatchPeriod
+	if t.term.State() != lease.Vacant {
+		left = t.term.Left()
 	}
-	left := e.term.Left()
-	if !e.status.StopBy.IsZero() {
-		left = min(left, time.Until(e.status.StopBy))
+	if !t.status.StopBy.IsZero() {
+		left = min(left, time.Until(t.status.StopBy))
 	}
 	return left
 }

@@ -18,13 +18,14 @@ func TestLossEndsLeadingAtOnce(t *testing.T) {
 		if !e.renew(e.stamp()) {
 			t.Fatal("the lease is not held")
 		}
-		e.begin()
+		tenure := &tenure{e, s.Context(), func(error) {}}
+		tenure.begin()
 		<-time.After(3 * time.Second)
 		if st := e.Status(); st.State != Leading || !st.StopBy.IsZero() {
 			t.Errorf("before the loss, the status is %+v", st)
 		}
 		e.mu.Lock()
-		e.loseLocked(func(error) {})
+		tenure.loseLocked()
 		e.mu.Unlock()
 		if st := e.Status(); st.State != Stopping || !st.Since.Equal(time.Now()) || !st.StopBy.Equal(time.Now().Add(st.Grace)) {
 			t.Errorf("after the loss, the status is %+v", st)

@@ -48,6 +48,9 @@ func (s State) String() string {
 //   - A lease that has passed its deadline is lost for good. No later renewal counts before all that needed it has
 //     returned, and then only one that was sent after that.
 //
+// What needs the lease may go on in the next term if nothing of it was under way between the two: package leader pauses
+// its work for that, and package shard owns no slot.
+//
 // A Term starts nothing. Its caller looks at the clocks every [WatchPeriod]. One goroutine at a time may use it, except
 // for Alive.
 type Term struct {
