@@ -296,6 +296,9 @@ func electorProblems(s leader.Status, now time.Time) (found []finding) {
 	case s.State == leader.Stopping && !s.StopBy.IsZero():
 		found = append(found, finding{SeverityError, fmt.Sprintf("the lease is lost, %s until the work must have returned%s",
 			round(s.StopBy.Sub(now)), lastError(s.LastError, s.LastErrorTime, now)), detail})
+	case s.State == leader.Paused:
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("paused %s ago, because the lease was not renewed in time%s",
+			round(now.Sub(s.Since)), lastError(s.LastError, s.LastErrorTime, now)), detail})
 	case s.State == leader.Leading && now.Sub(s.Renewed) > s.RenewDeadline/2:
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("the lease was renewed %s ago, and is lost after %s%s",
 			round(now.Sub(s.Renewed)), round(s.RenewDeadline), lastError(s.LastError, s.LastErrorTime, now)), detail})

@@ -236,6 +236,8 @@ func TestProblems(t *testing.T) {
 			}
 			e.Renewed, e.LastError, e.LastErrorTime = now.Add(-8*time.Second), errors.New(secret), now
 			r.expect("warning elector ns/web: the lease was renewed 8 s ago, and is lost after 10 s; last error 0 s ago: see the log")
+			e.State, e.Since = leader.Paused, now.Add(-5*time.Second)
+			r.expect("warning elector ns/web: paused 5 s ago, because the lease was not renewed in time; last error 0 s ago: see the log")
 			e.State, e.StopBy = leader.Stopping, now.Add(3*time.Second)
 			r.expect("error elector ns/web: the lease is lost, 3 s until the work must have returned; ")
 			e.State, e.StopBy, e.Holder = leader.Candidate, time.Time{}, ""

@@ -400,7 +400,7 @@ func (p *page) addClient(s status.Client) {
 func (p *page) addElector(s leader.Status) {
 	_, name, _ := strings.Cut(s.Lease, "/") // as in controller-runtime and the components of Kubernetes
 	p.add(leaderStatus, truth(s.State == leader.Leading), name)
-	if s.State == leader.Leading || s.State == leader.Stopping {
+	if s.State == leader.Leading || s.State == leader.Paused || s.State == leader.Stopping {
 		p.add(leaderRenewed, time.Since(s.Renewed).Seconds(), name)
 	}
 	p.add(leaderTerms, float64(s.Terms), name)

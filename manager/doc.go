@@ -54,7 +54,10 @@
 //   - That everything stops in time. Return from main when Run has returned: the end of the process stops the rest.
 //   - That Run waits for a lost lease. It returns an error that wraps [leader.ErrLost], and the pod starts again. The
 //     runnables have the time that package leader gives them, 4 s by default. Controllers end their calls of Reconcile
-//     within it, even if their Grace is longer. After that, leader.Config.Fatal ends the process.
+//     within it, even if their Grace is longer. After that, leader.Config.Fatal ends the process. An outage of the API
+//     server loses the lease, unless leader.Config.Recover is set. Then controllers pause in an outage, and nothing
+//     ends. Other leader-only runnables must respect the gate. Liveness does not fail, and readiness is that of a
+//     candidate.
 //   - That a pod receives no connection once it stops. The nodes learn some seconds later that it is no longer an
 //     endpoint of its Service. Set Config.DrainDelay if a server is reached through a Service.
 //   - That the replica becomes ready if an informer cannot sync. It stays unready, without a limit of time, unless

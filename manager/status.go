@@ -81,7 +81,7 @@ type Status struct {
 	// StopBy is the time of the deadline, Config.GracefulShutdownTimeout after the beginning of the stop. Zero means that
 	// the manager does not stop, or that there is no deadline.
 	StopBy time.Time
-	// Leading is true while leader-only runnables may run.
+	// Leading is true while leader-only runnables may run, also while Elector is leader.Paused.
 	Leading bool
 	// Elector is the status of Config.Elector. Nil means that there is no elector.
 	Elector *leader.Status
