@@ -40,6 +40,8 @@
 //     it stops starting reconciles, and ends the contexts of those under way. If they have not returned [Margin] before
 //     the end of the lease, Config.Fatal ends the process. Other replicas delete a Lease only if it has not changed for
 //     its duration, with its resource version as a precondition.
+//   - An outage of the API server ends no replica whose calls return in time: without a lease, it owns nothing. When
+//     the server is back, it joins again, and its informers go on with what they have. So it needs no [informer.Gate].
 //   - The clocks of the replicas may differ by any amount; see package leader, which measures the age of a lease in the
 //     same way.
 //   - Within LeaseDuration + RetryPeriod and the time of one list after the last fault, every slot has an owner that

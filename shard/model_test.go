@@ -185,8 +185,9 @@ func history(t *testing.T, seed uint64, total *longest) {
 				s.server.Compact()
 				s.server.EndWatches()
 			case what == 9 && mends["server"] == nil:
-				step("the server fails")
-				mends["server"] = s.server.Inject(informertest.Fault{Drop: true})
+				resource := []string{"", "leases"}[random.IntN(2)]
+				step("the server fails for %q, or all if that is empty", resource)
+				mends["server"] = s.server.Inject(informertest.Fault{Drop: true, Resource: resource})
 			case what == 14 && mends[a.name] == nil:
 				late := between(0, maxLate)
 				step("writes of %s land %v late", a.name, late)
