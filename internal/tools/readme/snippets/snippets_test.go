@@ -35,6 +35,7 @@ var packages = map[string]string{
 	"informer":     "github.com/typedinformer/informer",
 	"informers":    "k8s.io/client-go/informers",
 	"informertest": "github.com/typedinformer/informer/informertest",
+	"leader":       "github.com/typedinformer/informer/leader",
 	"manager":      "github.com/typedinformer/informer/manager",
 	"rest":         "k8s.io/client-go/rest",
 	"review":       "github.com/typedinformer/informer/review",
