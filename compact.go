@@ -7,6 +7,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	core "github.com/typedinformer/informer/internal/informer"
+	"github.com/typedinformer/informer/internal/informer/durable"
 	"github.com/typedinformer/informer/internal/object"
 	room "github.com/typedinformer/informer/internal/store/compact"
 	"github.com/typedinformer/informer/internal/store/undecoded"
@@ -68,9 +69,9 @@ type undecoding interface {
 
 // Subscribe implements engine.
 func (c compact[T]) Subscribe(h deliver.Handler[T], filter func(T) bool, config deliver.Config,
-	invalid error) deliver.Subscriber {
+	keep *durable.Config, invalid error) deliver.Subscriber {
 	if h, ok := h.(undecoding); ok && filter == nil {
-		return c.Informer.Subscribe(h.ofPacked(), nil, config, invalid)
+		return c.Informer.Subscribe(h.ofPacked(), nil, config, keep, invalid)
 	}
 	var opened func(*packed) bool
 	if filter != nil {
@@ -79,7 +80,7 @@ func (c compact[T]) Subscribe(h deliver.Handler[T], filter func(T) bool, config 
 			return object.IsNil(obj) || filter(obj) // the unpacker leaves it out
 		}
 	}
-	return c.Informer.Subscribe(&room.Unpacker[T]{Handler: h}, opened, config, invalid)
+	return c.Informer.Subscribe(&room.Unpacker[T]{Handler: h}, opened, config, keep, invalid)
 }
 
 // Loading implements engine. It decodes each object.

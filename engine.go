@@ -1,14 +1,18 @@
 package informer
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
 	core "github.com/typedinformer/informer/internal/informer"
 	"github.com/typedinformer/informer/internal/informer/audit"
+	"github.com/typedinformer/informer/internal/informer/durable"
 	"github.com/typedinformer/informer/internal/shardset"
+	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/intake"
 	"github.com/typedinformer/informer/internal/source/reflector"
 	"github.com/typedinformer/informer/status"
@@ -32,7 +36,8 @@ type engine[T Object] interface {
 	Retire()
 	Retired() bool
 	Handlers() []status.Subscription
-	Subscribe(h deliver.Handler[T], filter func(T) bool, c deliver.Config, invalid error) deliver.Subscriber
+	Subscribe(h deliver.Handler[T], filter func(T) bool, c deliver.Config, keep *durable.Config,
+		invalid error) deliver.Subscriber
 	Pull(ctx context.Context, h deliver.Handler[T], drain func(open func() bool) bool)
 }
 
@@ -95,4 +100,37 @@ func auditConfig[T Object](client *Client, resource Resource, config Config[T]) 
 		}
 	}
 	return c
+}
+
+// durableConfig describes the state of the subscription to resource that c configures. It returns nil if that is not
+// durable. The informer is valid.
+func durableConfig[T Object](client *Client, resource Resource, config *Config[T],
+	c *SubscriptionConfig[T]) (*durable.Config, error) {
+	d := &c.Durable
+	if d.Storage == nil {
+		return nil, nil
+	}
+	t := config.goType()
+	if !d.Secrets && isSecrets(resource, t) {
+		return nil, errors.New("SubscriptionConfig.Durable.Secrets is false: set it to save the state of secrets; states are not encrypted")
+	}
+	decoders, err := decode.NewPool(t, client.http.Accept, config.KeepManagedFields, config.Parts.decoders())
+	if err != nil {
+		return nil, err
+	}
+	return &durable.Config{
+		Name:     d.Name,
+		Resource: resource.GroupVersionResource.GroupResource(),
+		Storage:  d.Storage,
+		Objects:  d.Objects,
+		Interval: cmp.Or(d.Interval, defaultDurableInterval),
+		NewOnly:  c.NewOnly,
+		Identify: func(ctx context.Context) (uid, server string, err error) {
+			uid, err = client.cluster.UID(ctx, client.http, false)
+			return uid, client.cluster.Server(), err
+		},
+		Decoders: decoders,
+		Metadata: client.metadata,
+		Log:      config.logger().With("resource", resource.String()),
+	}, nil
 }

@@ -155,6 +155,9 @@ func (f foreign) End(error) { f.Close() }
 // Released implements deliver.Subscriber.
 func (f foreign) Released() <-chan struct{} { return f.Done() }
 
+// Kept implements deliver.Subscriber. Keys are not durable.
+func (foreign) Kept() status.Durable { return status.Durable{} }
+
 // writtenStores are several stores as one WrittenStore. Nil is none.
 type writtenStores iter.Seq[WrittenStore]
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/informer/durable"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
 	"github.com/typedinformer/informer/internal/source/intake"
@@ -67,8 +68,9 @@ func (i *Informer[T]) Resource() Resource { return i.resource }
 
 // Run follows the collection until ctx ends, and returns the cause of ctx. If New rejected its arguments, Run returns
 // that error at once. If the function of an index calls runtime.Goexit, Run returns an error. Run waits for the handler
-// calls under way, and for the last save with Config.WarmStart. When it returns, every goroutine that it started has
-// ended, and no handler is called any more. An informer runs once; later calls return [ErrRunning].
+// calls under way, and for the last saves with Config.WarmStart and SubscriptionConfig.Durable. When it returns, every
+// goroutine that it started has ended, and no handler is called any more. An informer runs once; later calls return
+// [ErrRunning].
 //
 // In profiles, its goroutines have the label "informer" with the resource, and those that call a handler also "handler"
 // with its name.
@@ -136,7 +138,11 @@ func (i *Informer[T]) Subscribe(h Handler[T], config ...SubscriptionConfig[T]) *
 	if h == nil {
 		invalid = errors.New("the handler is nil")
 	}
-	return &Subscription{i.engine.Subscribe(h, c.Filter, c.delivery(h), invalid)}
+	var keep *durable.Config
+	if invalid == nil && i.invalid == nil {
+		keep, invalid = durableConfig(i.client, i.resource, &i.config, &c)
+	}
+	return &Subscription{i.engine.Subscribe(h, c.Filter, c.delivery(h), keep, invalid)}
 }
 
 // Changes yields the events that a handler would receive, in the goroutine that iterates. It begins with an addition

@@ -78,6 +78,9 @@ type SubscriptionConfig[T Object] struct {
 	// the panic, so debug.Stack shows the origin of the panic. Delivery then continues as if the handler had returned, or
 	// as if Filter had returned false. Nil means that the panic ends the program.
 	OnPanic func(value any)
+	// Durable makes the subscription continue after a restart where it stopped; see [DurableConfig]. The zero value means
+	// that each subscription begins with all objects.
+	Durable DurableConfig
 }
 
 // Delivery selects the changes that a slow handler receives. The zero Delivery folds the changes of one key into one:
@@ -121,7 +124,7 @@ func (c *SubscriptionConfig[T]) validate() error {
 	if c.Resync < 0 {
 		return fmt.Errorf("SubscriptionConfig.Resync is %v: it must not be negative", c.Resync)
 	}
-	return nil
+	return c.Durable.validate()
 }
 
 // delivery returns how a listener delivers to h.
@@ -201,16 +204,21 @@ func (s *Subscription) WaitSynced(ctx context.Context) error { return s.listener
 // object. Closing again does nothing.
 func (s *Subscription) Close() { s.listener.End(ErrClosed) }
 
-// Done returns a channel that is closed when the subscription has ended and the last call of the handler has returned.
-// Err then returns the reason. The handler itself must not wait for Done.
+// Done returns a channel that is closed when the subscription has ended, the last call of the handler has returned, and
+// the state of a durable subscription is saved. Err then returns the reason. The handler itself must not wait for Done.
 func (s *Subscription) Done() <-chan struct{} { return s.listener.Released() }
 
 // Err returns nil while the subscription is open. Afterwards it returns [ErrClosed] if Close ended it, an error that
-// wraps [ErrStopped] if the informer has stopped, [ErrBacklog], or the error of an invalid SubscriptionConfig.
+// wraps [ErrStopped] if the informer has stopped, [ErrBacklog], an error that wraps [ErrDurableState], or the error of
+// an invalid SubscriptionConfig.
 func (s *Subscription) Err() error { return s.listener.Err() }
 
 // Status returns the present status of the subscription.
 func (s *Subscription) Status() status.Subscription { return s.listener.Status() }
+
+// Durable returns the present status of the state of a durable subscription; see [DurableConfig]. It returns the zero
+// value for other subscriptions.
+func (s *Subscription) Durable() status.Durable { return s.listener.Kept() }
 
 // eventBuffer is a Handler that collects events: at most two for each pending.
 type eventBuffer[T Object] []Event[T]

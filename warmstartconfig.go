@@ -84,13 +84,18 @@ func (c *WarmStartConfig) validate(resource Resource, t reflect.Type, functions 
 		return fmt.Errorf("Config.WarmStart.MaxAge is %v: it must not be negative", c.MaxAge)
 	case c.Storage == nil:
 		return nil
-	case !c.Secrets && (resource.Group == "" && resource.Resource == "secrets" || isSecret(t)):
+	case !c.Secrets && isSecrets(resource, t):
 		return errors.New("Config.WarmStart.Secrets is false: set it to save secrets; saved states are not encrypted")
 	case functions && c.Revision == "":
 		return errors.New("Config.WarmStart.Revision is empty: it must identify what Transform and Filter do, " +
 			"so that a program with other functions does not load the saved objects")
 	}
 	return nil
+}
+
+// isSecrets reports whether resource is that of secrets, or t is their type.
+func isSecrets(resource Resource, t reflect.Type) bool {
+	return resource.Group == "" && resource.Resource == "secrets" || isSecret(t)
 }
 
 // isSecret reports whether t is *corev1.Secret, a type that this package does not import.

@@ -190,7 +190,7 @@ func TestTakenInAnOutage(t *testing.T) {
 // When the gate closes, a call of Reconcile has the time that it would have after a lost lease. It is no failure of the key, which is
 // reconciled again after the outage.
 //
-// Guarantees: E7, Q13
+// Guarantees: E7, Q14
 func TestCallsEndWhenTheGateCloses(t *testing.T) {
 	onShops(t, func(s *stage) {
 		var began, ended []time.Duration
@@ -245,7 +245,7 @@ func TestStuckCallInAnOutageEndsTheProcess(t *testing.T) {
 
 // A write under way is cancelled when the gate closes, and others are refused. Reads go on.
 //
-// Guarantees: E7, Q13
+// Guarantees: E7, Q14
 func TestWritesStopAtTheGate(t *testing.T) {
 	onShops(t, func(s *stage) {
 		a := s.shop("a", nil)

@@ -18,7 +18,8 @@ type backlog[T object.Object] struct {
 	first   uint64                // the number of queue[0], counting all entries since the beginning
 	byKey   map[object.Key]uint64 // the number of the key's last entry; nil while few entries wait: find then scans them
 	void    int                   // waiting entries that are void
-	initial int                   // initial additions that wait or that the handler is processing
+	initial int                   // initial changes that wait or that the handler is processing
+	loaded  bool                  // it has received all initial changes
 }
 
 // pending is the change that a handler will receive for one key: from old, if the handler has it, to new or a deletion.
@@ -35,8 +36,9 @@ const fewEntries = 8
 // maxIdleQueue is the capacity that an empty backlog keeps, in entries. An idle handler should cost next to nothing.
 const maxIdleQueue = 16
 
-// add appends c, or folds it into the entry of its key. now must not precede that of earlier calls. more is the maximum
-// number of changes that follow, which sizes the map.
+// add appends c, or folds it into the entry of its key. initial means that c is one of those that the listener waits
+// for to be synced. now must not precede that of earlier calls. more is the maximum number of changes that follow,
+// which sizes the map.
 func (b *backlog[T]) add(c *Change[T], initial bool, now time.Duration, more int) {
 	if b.limit == 0 {
 		if p := b.find(c.Key); p != nil {
@@ -52,7 +54,7 @@ func (b *backlog[T]) add(c *Change[T], initial bool, now time.Duration, more int
 	if len(b.queue) == cap(b.queue) && b.len() < len(b.queue)/2 {
 		b.compact()
 	}
-	p := pending[T]{Change: *c, arrival: now, initial: initial && c.Added}
+	p := pending[T]{Change: *c, arrival: now, initial: initial}
 	if p.initial {
 		b.initial++
 	}

@@ -34,7 +34,7 @@ type Hub[T object.Object] struct {
 	stopped    chan struct{}  // closed when the hub accepts no more listeners
 	epoch      time.Time      // the base of all times: time.Since reads the clock faster than time.Now
 	cause      error          // why stopped is closed
-	delivering sync.WaitGroup // goroutines that deliver; only an open listener adds to it
+	delivering sync.WaitGroup // goroutines that deliver or keep; only an open listener adds to it
 
 	// turn is taken before mu by listeners that join, end or resync. A mutex serves its waiters in order, so without
 	// turn, a write would wait for all of these listeners. With turn, a write waits for one.
@@ -56,8 +56,9 @@ func (h *Hub[T]) Stopped() <-chan struct{} { return h.stopped }
 
 func (h *Hub[T]) now() time.Duration { return time.Since(h.epoch) }
 
-// Join opens l. Its backlog begins with an addition for each object in the store. If the hub has stopped, or if
-// invalid, the error of l's handler or config, is not nil, l ends at once.
+// Join opens l. Its backlog begins with an addition for each object in the store, or with what its keeper returns when
+// the store has the whole collection. If the hub has stopped, or if invalid, the error of l's handler or config, is not
+// nil, l ends at once.
 func (h *Hub[T]) Join(l *Listener[T], invalid error) {
 	h.enter()
 	defer h.leave()
@@ -71,6 +72,12 @@ func (h *Hub[T]) Join(l *Listener[T], invalid error) {
 		return
 	}
 	h.listeners = append(slices.Clip(h.listeners), l)
+	if l.keeping != nil {
+		if run.IsClosed(h.synced) {
+			l.startKeepingLocked()
+		}
+		return
+	}
 	if view := h.View(); view.Len() > 0 {
 		initial := make([]Change[T], 0, view.Len())
 		for obj := range view.All() {

@@ -31,6 +31,7 @@ type Listener[T object.Object] struct {
 	filter   filter[T]     // zero for none, and once released
 	start    func()        // run, with labels for profiles; creating it once saves an allocation at each start
 	wake     chan struct{} // holds a token when an iteration may have something to yield; nil for a handler
+	keeping  *keeping[T]   // nil for none
 
 	mu      sync.Mutex // protects the fields below; taken after the lock of the hub
 	backlog backlog[T]
@@ -38,7 +39,6 @@ type Listener[T object.Object] struct {
 	calls   calls
 	slow    slowness
 	rounds  rounds
-	loaded  bool          // the backlog has received all initial additions
 	synced  chan struct{} // closed when the handler has processed all of them
 	closed  chan struct{} // closed when the listener has ended
 	ended   error         // why the listener has ended; nil while it is open
@@ -66,6 +66,7 @@ type Subscriber interface {
 	Released() <-chan struct{}
 	Err() error
 	Status() status.Subscription
+	Kept() status.Durable
 }
 
 // ErrBacklog indicates that a listener ended because its handler was too many changes behind.
@@ -226,8 +227,11 @@ func (l *Listener[T]) enqueue(changes []Change[T], initial bool, now time.Durati
 }
 
 func (l *Listener[T]) enqueueLocked(changes []Change[T], initial bool, now time.Duration) error {
+	if l.waitsForKeeperLocked() {
+		return nil
+	}
 	for i := range changes {
-		l.backlog.add(&changes[i], initial, now, len(changes)-i-1)
+		l.backlog.add(&changes[i], initial && (changes[i].Added || l.keeping != nil), now, len(changes)-i-1)
 	}
 	if l.backlog.full() && !l.config.Block {
 		l.endLocked(ErrBacklog)
@@ -244,11 +248,15 @@ func (l *Listener[T]) enqueueLocked(changes []Change[T], initial bool, now time.
 func (l *Listener[T]) load() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.keeping != nil {
+		l.startKeepingLocked()
+		return
+	}
 	l.loadLocked()
 }
 
 func (l *Listener[T]) loadLocked() {
-	l.loaded = true
+	l.backlog.loaded = true
 	l.checkSyncedLocked()
 	if l.config.Resync > 0 && l.rounds.timer == nil {
 		l.rounds.timer = time.AfterFunc(l.untilResync(), l.beginResync)
@@ -256,7 +264,7 @@ func (l *Listener[T]) loadLocked() {
 }
 
 func (l *Listener[T]) checkSyncedLocked() {
-	if l.loaded && l.backlog.initial == 0 && !run.IsClosed(l.synced) {
+	if l.backlog.loaded && l.backlog.initial == 0 && !run.IsClosed(l.synced) {
 		close(l.synced)
 	}
 }
@@ -343,8 +351,13 @@ func (l *Listener[T]) endLocked(cause error) {
 	}
 }
 
-// releaseLocked drops the references to objects and callbacks.
+// releaseLocked drops the references to objects and callbacks. If a keeper has to save first, it calls releaseLocked
+// again.
 func (l *Listener[T]) releaseLocked() {
+	if k := l.keeping; k != nil && k.started && !k.closed {
+		close(k.quiet)
+		return
+	}
 	l.hub.Store(nil)
 	l.handler, l.rounds.timer, l.slow.timer = nil, nil, nil
 	l.filter, l.config.OnPanic = filter[T]{}, nil

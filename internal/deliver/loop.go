@@ -124,6 +124,7 @@ func (l *Listener[T]) deliverFiltered(p *pending[T]) {
 	passes := l.filter.passes(p.New)
 	switch {
 	case !l.Open():
+	case passes && has && p.initial && object.Same(old, p.New): // the keeper has found no change
 	case passes && has:
 		l.filter.given[p.Key] = p.New
 		l.update(old, p.New)

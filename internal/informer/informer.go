@@ -15,6 +15,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime/pprof"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/informer/audit"
+	"github.com/typedinformer/informer/internal/informer/durable"
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/shardset"
@@ -107,6 +109,8 @@ type feeder[T object.Object] interface {
 	latest() (shardset.Shard, []Part)
 	// setShard changes the shard of the store.
 	setShard(shardset.Shard)
+	// lacking returns the namespaces of which the store may lack objects, although it is synced; "" for all.
+	lacking() []string
 	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when the answer
 	// may have changed.
 	sharded() (ok bool, changed <-chan struct{})
@@ -233,16 +237,39 @@ func (f *Informer[T]) settle(ctx context.Context) {
 	f.config.Settle(ctx, f.store.Snapshot().All())
 }
 
-// Subscribe registers h for the objects for which filter returns true. A nil filter means all. If invalid, the error of
-// h or of its configuration, is not nil, the subscription ends at once.
-func (f *Informer[T]) Subscribe(h deliver.Handler[T], filter func(T) bool, c deliver.Config,
+// Subscribe registers h for the objects for which filter returns true. A nil filter means all. keep describes the state
+// of a durable subscription; nil for others. If invalid, the error of h or of its configuration, is not nil, the
+// subscription ends at once.
+func (f *Informer[T]) Subscribe(h deliver.Handler[T], filter func(T) bool, c deliver.Config, keep *durable.Config,
 	invalid error) deliver.Subscriber {
+	var keeper *durable.Keeper[T]
+	if keep != nil && invalid == nil {
+		keeper = durable.New(*keep, f.durableStore(), f.config.Packing)
+		h = keeper.Handler(h)
+	}
 	l := deliver.NewListener(f.Hub, h, filter, c)
+	if keeper != nil {
+		l.Keep(keeper)
+	}
 	f.Hub.Join(l, invalid)
 	if invalid != nil {
 		f.Hub.Report(c.Name, invalid)
 	}
 	return l
+}
+
+// durableStore returns the store for a durable subscription.
+func (f *Informer[T]) durableStore() durable.Store[T] {
+	return durable.Store[T]{
+		View:      func() durable.View[T] { return f.store.Snapshot() },
+		Published: f.store.Published,
+		Lacks: func() func(namespace string) bool {
+			lacking := f.feeder.lacking()
+			return func(namespace string) bool {
+				return slices.Contains(lacking, "") || slices.Contains(lacking, namespace)
+			}
+		},
+	}
 }
 
 // Pull calls h in the goroutine of the caller, and drain after each change, until drain returns false, ctx ends or the

@@ -140,6 +140,9 @@ func (m *Mirror[T]) awaited() []*Mirror[T] { return m.mirrors() }
 // latest implements feeder.
 func (m *Mirror[T]) latest() (shardset.Shard, []Part) { return m.Sharding.Latest().Clone(), m.parts }
 
+// lacking implements feeder.
+func (m *Mirror[T]) lacking() []string { return nil }
+
 // setShard implements feeder.
 func (m *Mirror[T]) setShard(shard shardset.Shard) { m.Sharding.Want(shard) }
 

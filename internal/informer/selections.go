@@ -230,6 +230,16 @@ func (s *merged[T]) awaited() (mirrors []*Mirror[T]) {
 	return mirrors
 }
 
+// lacking implements feeder. The server refuses the selections of these namespaces, and has not listed them before.
+func (s *merged[T]) lacking() (namespaces []string) {
+	for _, m := range s.all() {
+		if m.refused.Load() && !run.IsClosed(m.Sharding.Begun()) {
+			namespaces = append(namespaces, m.Namespace)
+		}
+	}
+	return namespaces
+}
+
 // latest implements feeder.
 func (s *merged[T]) latest() (shardset.Shard, []Part) {
 	s.mu.Lock()

@@ -181,6 +181,17 @@ func (s *Snapshot[T]) AllUndecodable(namespace string) iter.Seq[Failed] {
 	}
 }
 
+// Absent reports whether s has no objects of a namespace because the server does not serve the resource.
+func (s *Snapshot[T]) Absent(namespace string) bool {
+	for i := range s.sources {
+		src := &s.sources[i]
+		if l := src.Data.list; (src.Namespace == "" || src.Namespace == namespace) && l != nil && l.Listed.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // PolledSince reports whether s has the objects of a namespace, or of all if namespace is empty, from lists without a
 // resource version that began after since.
 func (s *Snapshot[T]) PolledSince(since time.Time, namespace string) bool {

@@ -167,6 +167,16 @@ func cutProtobuf(raw, buf []byte) []byte {
 	return append(without, raw[meta.To:]...)
 }
 
+// MetadataAlone returns an encoded object, in protobuf, that has only the metadata of raw, without managedFields. It
+// returns nil if raw has none.
+func MetadataAlone(raw []byte) []byte {
+	meta := metadataOf(raw)
+	if len(meta.Bytes) == 0 {
+		return nil
+	}
+	return cutProtobuf(raw[meta.From:meta.To], nil)
+}
+
 // withoutManagedFields calls visit with each field of the metadata, except managedFields.
 func withoutManagedFields(meta []byte, visit func(field []byte)) error {
 	return proto.Fields(meta, func(f proto.Field) bool {

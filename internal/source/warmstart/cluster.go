@@ -73,6 +73,13 @@ func (c *Cluster) identify(i Identity) Identity {
 	return i
 }
 
+// Server returns the address of the server.
+func (c *Cluster) Server() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server
+}
+
 // sumOfCA returns a checksum of the certificate authority in config.
 func sumOfCA(config *rest.Config) string {
 	ca := config.CAData

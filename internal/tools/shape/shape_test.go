@@ -158,6 +158,7 @@ var files = []string{
 	"resource.go",
 	"errors.go",
 	"warmstartconfig.go",
+	"durableconfig.go",
 	"layout.go",
 	"config.go",
 	"audit.go",

@@ -1,0 +1,210 @@
+package durable
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/source/snapshotfile"
+)
+
+// book has the objects that a handler has acknowledged. It is safe for concurrent use.
+//
+// The storage must also know an addition before the handler receives it. Otherwise the process could end between the
+// call and the next save, and the object could be deleted meanwhile: nothing would then show that the handler has it.
+// So an addition waits until a save has noted it. A save notes all additions of the backlog.
+type book[T object.Object] struct {
+	store Store[T]
+	codec *codec[T]
+	wake  chan struct{} // holds a token if there may be something to save
+	saves run.Broadcast // sent after a save
+
+	mu       sync.Mutex // protects the fields below
+	has      map[object.Key]entry[T]
+	owed     map[object.Key][]entry[T]   // additions that an earlier process had noted, and that are not settled
+	changed  map[object.Key]struct{}     // keys that the base in the storage has otherwise
+	unknown  map[object.Key]struct{}     // keys of has or owed that the store lacks although they may exist
+	noted    map[id]struct{}             // additions that the storage has
+	underWay T                           // the addition that the handler is receiving, or nil
+	waits    bool                        // underWay is not noted
+	unsaved  bool                        // something was acknowledged since the last save began
+	highest  string                      // the highest resource version that was acknowledged
+	lacks    func(namespace string) bool // see Store.Lacks
+	compared bool
+	began    time.Time // when the store was first compared
+	initial  bool      // the handler has not yet had all objects of the first start
+}
+
+// entry is an acknowledged object. obj is nearly always the one of the store, so that an entry takes little memory.
+type entry[T object.Object] struct {
+	obj    T
+	stored *snapshotfile.Record // what obj was decoded from, if the storage has it; nil for an object of the store
+}
+
+// id identifies an object.
+type id struct {
+	key object.Key
+	uid types.UID
+}
+
+func idOf[T object.Object](obj T) id { return id{object.KeyOf(obj), obj.GetUID()} }
+
+func newBook[T object.Object](store Store[T], codec *codec[T]) *book[T] {
+	return &book[T]{
+		store:   store,
+		codec:   codec,
+		wake:    make(chan struct{}, 1),
+		has:     map[object.Key]entry[T]{},
+		owed:    map[object.Key][]entry[T]{},
+		changed: map[object.Key]struct{}{},
+		unknown: map[object.Key]struct{}{},
+		noted:   map[id]struct{}{},
+		initial: true,
+	}
+}
+
+// announce is called before the addition of obj. It returns nil if the storage knows of it. Otherwise it returns a
+// channel that is closed after the next save.
+func (b *book[T]) announce(obj T) (wait <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.underWay = obj
+	if b.waits = !b.isNotedLocked(obj); !b.waits {
+		return nil
+	}
+	run.Signal(b.wake)
+	return b.saves.Next()
+}
+
+// isNotedLocked reports whether the storage knows that the handler may have obj.
+func (b *book[T]) isNotedLocked(obj T) bool {
+	i := idOf(obj)
+	if _, ok := b.noted[i]; ok {
+		return true
+	}
+	have, ok := b.has[i.key]
+	return ok && have.obj.GetUID() == i.uid
+}
+
+// acknowledge notes that the handler has obj.
+func (b *book[T]) acknowledge(obj T) {
+	key := object.KeyOf(obj)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if have, ok := b.has[key]; ok && object.Same(have.obj, obj) { // a resync
+		return
+	}
+	b.has[key] = entry[T]{obj: obj}
+	b.noteLocked(obj)
+}
+
+// forget notes that the handler knows of the deletion of last.
+func (b *book[T]) forget(last T) {
+	key := object.KeyOf(last)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if have, ok := b.has[key]; ok && have.obj.GetUID() == last.GetUID() {
+		delete(b.has, key)
+	}
+	b.noteLocked(last)
+}
+
+// noteLocked notes that the handler has received obj or its deletion.
+func (b *book[T]) noteLocked(obj T) {
+	key, none := object.KeyOf(obj), *new(T)
+	b.underWay, b.waits = none, false
+	delete(b.unknown, key)
+	b.changed[key] = struct{}{}
+	if owed, ok := b.owed[key]; ok {
+		b.owed[key] = without(owed, obj.GetUID())
+		if len(b.owed[key]) == 0 {
+			delete(b.owed, key)
+		}
+	}
+	if version := obj.GetResourceVersion(); object.Older(b.highest, version) {
+		b.highest = version
+	}
+	if !b.unsaved {
+		b.unsaved = true
+		run.Signal(b.wake)
+	}
+}
+
+// without returns a copy of entries without the object with that UID.
+func without[T object.Object](entries []entry[T], uid types.UID) (others []entry[T]) {
+	for _, e := range entries {
+		if e.obj.GetUID() != uid {
+			others = append(others, e)
+		}
+	}
+	return others
+}
+
+// take returns the acknowledged object of key if the store lacked it until now although it could exist.
+func (b *book[T]) take(key object.Key) (e entry[T], ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok = b.unknown[key]; !ok {
+		return e, false
+	}
+	delete(b.unknown, key)
+	e, ok = b.has[key]
+	return e, ok
+}
+
+// acknowledged reports whether the handler has an object with that key.
+func (b *book[T]) acknowledged(key object.Key) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.has[key]
+	return ok
+}
+
+// others returns the objects with the key of last that the handler has, or may have, and whose deletions come before
+// that of last.
+func (b *book[T]) others(last T) (all []T) {
+	key := object.KeyOf(last)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if have, ok := b.has[key]; ok && have.obj.GetUID() != last.GetUID() {
+		all = append(all, have.obj)
+	}
+	for _, e := range b.owed[key] {
+		if e.obj.GetUID() != last.GetUID() {
+			all = append(all, e.obj)
+		}
+	}
+	return all
+}
+
+// first reports whether additions are initial ones.
+func (b *book[T]) first() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.initial
+}
+
+// len returns the number of acknowledged objects, and of keys that are unknown.
+func (b *book[T]) len() (all, unknown int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.has), len(b.unknown)
+}
+
+// ask asks what the store lacks, before a comparison.
+func (b *book[T]) ask() {
+	lacks := b.store.Lacks()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lacks = lacks
+}
+
+// drop drops all objects.
+func (b *book[T]) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.has, b.owed, b.changed, b.unknown, b.noted = nil, nil, nil, nil, nil
+}

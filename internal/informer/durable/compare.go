@@ -1,0 +1,164 @@
+package durable
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/source/snapshotfile"
+)
+
+// absentTime is how long a resource must be absent before its objects count as deleted. An informer without objects
+// believes discovery at once, although its documents can lack a resource while custom resource definitions change.
+// Until then, the informer has tried again.
+const absentTime = time.Minute
+
+// load notes an object of the storage. If the store has the same version, it keeps that one, and none of r's memory.
+// changed is true if the base does not have r.
+func (b *book[T]) load(view View[T], r *snapshotfile.Record, changed bool) (differs bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key, same := b.codec.compare(r, view.Get)
+	if changed && r.Format&recordAhead == 0 {
+		b.changed[key] = struct{}{}
+	}
+	if r.Format&recordGone != 0 {
+		return false, nil
+	}
+	if obj, ok := view.Get(key); ok && same && r.Format&recordAhead == 0 {
+		b.has[object.KeyOf(obj)] = entry[T]{obj: obj} // the strings of the store
+		return false, nil
+	}
+	kept := *r
+	kept.Raw = slices.Clone(r.Raw)
+	obj, err := b.codec.decode(&kept)
+	if err != nil {
+		return false, err
+	}
+	e := entry[T]{obj: obj, stored: &kept}
+	if key = object.KeyOf(obj); r.Format&recordAhead != 0 {
+		b.owed[key] = append(b.owed[key], e)
+		b.noted[idOf(obj)] = struct{}{}
+	} else {
+		b.has[key] = e
+	}
+	return true, nil
+}
+
+// compare returns the changes from what the handler has to the store; see [deliver.Keeper].
+func (b *book[T]) compare(given map[object.Key]T) (changes []deliver.Change[T]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	view := b.store.View()
+	if b.compared {
+		return b.clearedLocked(view)
+	}
+	b.compared, b.began = true, time.Now()
+	if len(b.has) == 0 {
+		changes = make([]deliver.Change[T], 0, view.Len())
+	}
+	for obj := range view.All() {
+		if c, differs := b.changeLocked(object.KeyOf(obj), obj); differs || given != nil {
+			changes = append(changes, c)
+		}
+	}
+	var none T
+	for key := range b.keysLocked() {
+		if _, ok := view.Get(key); ok {
+			continue
+		}
+		if b.mayExist(view, key) {
+			b.unknown[key] = struct{}{}
+			continue
+		}
+		c, _ := b.changeLocked(key, none)
+		changes = append(changes, c)
+	}
+	slices.SortFunc(changes, byKey[T])
+	if given != nil {
+		for key := range b.keysLocked() {
+			given[key] = b.lastLocked(key)
+		}
+	}
+	return changes
+}
+
+// keysLocked yields each key of which the handler has or may have an object.
+func (b *book[T]) keysLocked() func(yield func(object.Key) bool) {
+	return func(yield func(object.Key) bool) {
+		for key := range b.has {
+			if !yield(key) {
+				return
+			}
+		}
+		for key := range b.owed {
+			if _, ok := b.has[key]; !ok && !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// lastLocked returns the object of key that the handler has or may have.
+func (b *book[T]) lastLocked(key object.Key) T {
+	if have, ok := b.has[key]; ok {
+		return have.obj
+	}
+	return b.owed[key][0].obj
+}
+
+// changeLocked returns the change from what the handler has or may have of key to obj, or to nothing if obj is nil.
+// If more than one object is deleted, the change has the last one; see handler. If obj is the version that the handler
+// has, changeLocked returns a change from obj to itself, and false.
+func (b *book[T]) changeLocked(key object.Key, obj T) (c deliver.Change[T], differs bool) {
+	gone := func(e entry[T]) bool { return object.IsNil(obj) || e.obj.GetUID() != obj.GetUID() }
+	have, ok := b.has[key]
+	c = deliver.Change[T]{Key: key, Old: have.obj, New: obj}
+	if ok && gone(have) {
+		c.Deleted, c.Last = true, have.obj
+	}
+	for _, e := range b.owed[key] {
+		if gone(e) {
+			c.Deleted, c.Last = true, e.obj
+		}
+	}
+	switch {
+	case object.IsNil(obj):
+	case !ok || c.Deleted:
+		c.Added = true
+	case b.codec.same(have, obj):
+		b.has[key] = entry[T]{obj: obj}
+		c.Old = obj
+		return c, false
+	}
+	return c, true
+}
+
+// clearedLocked returns the deletions of unknown keys that do not exist, as is known now.
+func (b *book[T]) clearedLocked(view View[T]) (changes []deliver.Change[T]) {
+	var none T
+	for key := range maps.Clone(b.unknown) {
+		if _, ok := view.Get(key); ok || b.mayExist(view, key) {
+			continue
+		}
+		delete(b.unknown, key)
+		if c, _ := b.changeLocked(key, none); c.Deleted {
+			changes = append(changes, c)
+		}
+	}
+	slices.SortFunc(changes, byKey[T])
+	return changes
+}
+
+// mayExist reports whether the server may have an object that view lacks.
+func (b *book[T]) mayExist(view View[T], key object.Key) bool {
+	return view.Undecodable(key) != nil || b.lacks(key.Namespace) ||
+		view.Absent(key.Namespace) && time.Since(b.began) < absentTime
+}
+
+func byKey[T object.Object](a, b deliver.Change[T]) int {
+	return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+}

@@ -1,0 +1,95 @@
+package durable
+
+import (
+	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/object"
+)
+
+// handler passes changes on, and acknowledges each one in the book when the call has returned. If the call panics, the
+// change is not acknowledged.
+type handler[T object.Object] struct {
+	next     deliver.Handler[T]
+	book     *book[T]
+	newOnly  bool
+	listener func() *deliver.Listener[T]
+}
+
+// OnAdd implements deliver.Handler.
+func (h handler[T]) OnAdd(obj T, initial bool) {
+	if have, ok := h.book.take(object.KeyOf(obj)); ok {
+		h.found(have, obj)
+		return
+	}
+	h.add(obj, initial && h.book.first())
+}
+
+// add calls OnAdd when the storage knows of that.
+func (h handler[T]) add(obj T, initial bool) {
+	l := h.listener()
+	for {
+		wait := h.book.announce(obj)
+		if wait == nil {
+			break
+		}
+		select {
+		case <-wait:
+		case <-l.Ended():
+			return
+		}
+	}
+	h.deleteOthers(obj)
+	if !l.Open() {
+		return
+	}
+	h.next.OnAdd(obj, initial)
+	h.book.acknowledge(obj)
+}
+
+// OnUpdate implements deliver.Handler.
+func (h handler[T]) OnUpdate(old, new T) {
+	key := object.KeyOf(new)
+	if have, ok := h.book.take(key); ok { // with a filter, the listener knows what the handler has
+		h.found(have, new)
+		return
+	}
+	if !h.book.acknowledged(key) { // with a filter: the handler may have the object
+		h.add(new, false)
+		return
+	}
+	h.next.OnUpdate(old, new)
+	h.book.acknowledge(new)
+}
+
+// OnDelete implements deliver.Handler.
+func (h handler[T]) OnDelete(last T, final bool) {
+	h.deleteOthers(last)
+	h.next.OnDelete(last, final)
+	h.book.forget(last)
+}
+
+// deleteOthers delivers the deletions of objects of the same name that the handler has, or may have, beside obj.
+func (h handler[T]) deleteOthers(obj T) {
+	for _, other := range h.book.others(obj) {
+		if h.listener().Open() {
+			h.next.OnDelete(other, false)
+			h.book.forget(other)
+		}
+	}
+}
+
+// found delivers obj, which the store lacked at the comparison. The handler has that of have.
+func (h handler[T]) found(have entry[T], obj T) {
+	switch {
+	case h.book.codec.same(have, obj):
+	case have.obj.GetUID() != obj.GetUID():
+		h.OnDelete(have.obj, false)
+		h.add(obj, false)
+		return
+	case h.newOnly:
+		var none T
+		h.next.OnUpdate(none, obj)
+	default:
+		h.next.OnUpdate(have.obj, obj)
+	}
+	h.book.acknowledge(obj)
+}
