@@ -54,15 +54,16 @@ type Controller[K comparable] struct {
 	// that key again. The zero value does not wait.
 	OwnWrites OwnWrites
 	// SkipOwnWrites makes the controller ignore the events of its own writes: a key is not added for an event if writes
-	// through a [TypedClient] in Reconcile, for the same key, lead from the old version of the object to the new one. So a
-	// controller that writes a status runs once for a change, not twice. False means that each event adds its keys.
+	// through a [TypedClient] in the latest call of Reconcile for that key lead from the old version of the object to the
+	// new one. So a controller that writes a status runs once for a change, not twice. False means that each event adds
+	// its keys.
 	//
 	// Reconcile must pass its context to the client. Only a write that the server accepts at one version of the object, or
 	// that creates the object, proves that nobody else changed it before: Create, Update and UpdateStatus of an object
 	// with a resourceVersion, and Patch and Apply if the body has metadata.resourceVersion, but not a JSON patch. The
 	// events of all other writes add their keys, and so do deletions, resyncs, the event of a write whose answer was lost,
-	// and an event that comes more than a minute after its write. What admission plugins change in a write counts as a
-	// part of it.
+	// an event that comes more than a minute after its write, or after the next call for its key has begun, which may have
+	// read a store without the write. What admission plugins change in a write counts as a part of it.
 	//
 	// It applies to [EnqueueObject], [EnqueueOwner], [Enqueue] and the sources made of them, not to [EnqueueBy] and
 	// [EnqueueFrom]. Set it before Watch. A Reconcile that needs another call after its own write returns a Result that
@@ -159,9 +160,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		Workers: c.workers(),
 		Labels:  pprof.Labels("controller", c.name()),
 		Get: func(loop context.Context) (K, error) {
-			if err := gate.Wait(loop); err != nil {
-				return *new(K), err
-			}
+			queue.waitFor(loop, gate)
 			return queue.Get(loop)
 		},
 		Do: func(loop, calls context.Context, key K) error {

@@ -34,9 +34,10 @@ import (
 // The process may end at any moment. Then the handler receives again what it had received since the last save. It may
 // then receive an OnAdd for an object that it has, and an OnDelete for an object whose OnAdd it has not received:
 // before the handler receives an addition, the storage must know of it, so that the deletion cannot be lost. An
-// addition therefore waits for a save, of all additions that wait, while Interval has passed since the save before.
-// While the storage fails, additions wait; see [status.Durable]. After a change whose call has panicked, the state
-// still has the previous version of the object.
+// addition, and all changes behind it, therefore wait for a save, which notes all additions that wait, and which begins
+// when Interval has passed since the save before. While the storage fails, they wait as long; see [status.Durable]. The
+// status of the subscription counts this wait as a part of the call. After a call that has panicked, the next version of
+// the object comes as the first one would have.
 //
 // The state does not depend on warm starts, on the resource versions of lists, or on the version of the resource: it
 // continues after a 410, with another version of a custom resource, and after a restore of etcd. The restored versions
@@ -55,7 +56,8 @@ import (
 //
 // A process holds about a hundred bytes for each key.
 type DurableConfig struct {
-	// Name identifies the subscription in Storage, beside the resource. It consists of letters, digits, '-', '_' and '.'.
+	// Name identifies the subscription in Storage, beside the resource. It has up to 100 letters, digits, '-', '_' and '.', and begins
+	// with a letter or digit.
 	// Two subscriptions to one resource, in one process or in two, need different names or different storages, also if
 	// they run at the same time for only a moment: otherwise changes can be lost. It must not be empty if Storage is set.
 	Name string

@@ -248,8 +248,8 @@ func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
 	if canWait {
 		o.Priority = LowPriority
 	}
-	var change ownwrites.Change // zero for a deletion
-	if q.into.own != nil && e.Type != Deleted {
+	var change ownwrites.Change // zero for a deletion and the first list
+	if q.into.own != nil && e.Type != Deleted && !e.Initial {
 		change = changeOf(e.Old, e.Object)
 	}
 	if !object.IsNil(e.Old) && !object.Same(e.Old, e.Object) {
@@ -270,13 +270,13 @@ func (q keyEnqueuer[T]) OnDelete(last T, _ bool) {
 	q.into.add(ownwrites.Change{}, AddOptions{}, KeyOf(last))
 }
 
+// change adds the key of obj. A change that can wait is of the first list or of a resync: no write explains it.
 func (q keyEnqueuer[T]) change(old, obj T, canWait bool) {
 	var o AddOptions
+	var change ownwrites.Change
 	if canWait {
 		o.Priority = LowPriority
-	}
-	var change ownwrites.Change
-	if q.into.own != nil {
+	} else if q.into.own != nil {
 		change = changeOf(old, obj)
 	}
 	q.into.add(change, o, KeyOf(obj))

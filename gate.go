@@ -28,7 +28,8 @@ var ErrGateClosed = errors.New("the gate is closed")
 //   - The writes of a client of [Client.WithGate].
 //   - Work of your own between Enter and leave.
 //
-// The zero value is a closed gate. A nil *Gate is always open. All methods are safe for concurrent use.
+// The zero value is a closed gate. A nil *Gate is always open; it has no Open and Close. All methods are safe for
+// concurrent use.
 type Gate struct {
 	mu     sync.Mutex // protects the fields below
 	status status.Gate
@@ -70,9 +71,11 @@ func (g *Gate) Open(look func()) {
 	}
 }
 
-// Close closes the gate: no pass is handed out any more, and the contexts of those handed out have ended when Close
-// returns. Their cause wraps [ErrGateClosed] and cause. If cause has a method StopBy() time.Time, all passes should be
-// left by then. If the gate is closed already, Close only replaces the cause in the errors of Enter.
+// Close closes the gate: no pass is handed out any more. When Close returns, the contexts of Enter and those of writes
+// have ended; calls of Reconcile have their grace. The cause of these contexts wraps [ErrGateClosed] and cause, which
+// must not be nil. If cause has a method StopBy() time.Time, all passes should be left by then. Call WaitLeft before
+// another process may do the work, or this one opens the gate again. If the gate is closed already, Close only replaces
+// the cause in the errors of Enter.
 func (g *Gate) Close(cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,19 +94,19 @@ func (g *Gate) Close(cause error) {
 }
 
 // Enter returns the context of a pass, and a function that leaves it, which must be called once. The context ends with
-// ctx, and when the gate closes. If the gate is closed, Enter returns an error that wraps [ErrGateClosed], and does not
-// wait. A nil gate returns ctx.
+// ctx, and when the gate closes. If the gate is closed, Enter returns ctx, a function that does nothing, and an error
+// that wraps [ErrGateClosed]; it does not wait. A nil gate returns ctx.
 func (g *Gate) Enter(ctx context.Context) (context.Context, func(), error) {
 	if g == nil {
 		return ctx, func() {}, nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	pass, cancel := context.WithCancelCause(ctx)
 	leave, err := g.enter(cancel)
 	if err != nil {
 		cancel(err)
-		return nil, nil, err
+		return ctx, func() {}, err
 	}
-	return ctx, func() { cancel(nil); leave() }, nil
+	return pass, func() { cancel(nil); leave() }, nil
 }
 
 // enter hands out a pass. end is called when the gate closes before leave is called. It must return at once, and not
@@ -145,24 +148,33 @@ func (g *Gate) leave(p *pass) {
 // Wait waits until the gate is open, and then returns nil. It returns the cause of ctx if ctx ends first. The gate may
 // close again before the caller enters.
 func (g *Gate) Wait(ctx context.Context) error {
-	for g != nil {
-		g.mu.Lock()
-		if g.status.Open {
-			g.mu.Unlock()
+	for {
+		opens := g.opened()
+		if opens == nil {
 			return nil
 		}
-		if g.opens == nil {
-			g.opens = make(chan struct{})
-		}
-		opens := g.opens
-		g.mu.Unlock()
 		select {
 		case <-opens:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	return nil
+}
+
+// opened returns a channel that is closed when the gate opens, or nil if it is open.
+func (g *Gate) opened() <-chan struct{} {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.status.Open {
+		return nil
+	}
+	if g.opens == nil {
+		g.opens = make(chan struct{})
+	}
+	return g.opens
 }
 
 // WaitLeft waits until all passes have been left, and then returns nil. It returns the cause of ctx if ctx ends first.

@@ -297,6 +297,21 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 	}
 }
 
+// waitFor waits until gate is open. It also returns when ctx ends or q hands out no more keys: Get has that error.
+func (q *Queue[K]) waitFor(ctx context.Context, gate *Gate) {
+	for opens := gate.opened(); opens != nil; opens = gate.opened() {
+		select {
+		case <-opens:
+		case <-ctx.Done():
+			return
+		case <-q.queue.Closed:
+			return
+		case <-q.queue.Drained:
+			return
+		}
+	}
+}
+
 // putBack undoes the Get that handed key out, unless Done has been called. key is ready again at its priority, behind
 // the other ready keys.
 func (q *Queue[K]) putBack(key K) {

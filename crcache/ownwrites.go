@@ -14,8 +14,8 @@ import (
 )
 
 // SkipOwnWrites makes a controller of controller-runtime ignore the events of its own writes, as
-// informer.Controller.SkipOwnWrites does: a request is not added for an event if writes of Reconcile for the same
-// request lead from the old version of the object to the new one. So a controller that writes a status runs once for a
+// informer.Controller.SkipOwnWrites does: a request is not added for an event if writes of the latest call of Reconcile
+// for it lead from the old version of the object to the new one. So a controller that writes a status runs once for a
 // change, not twice. Use one for each controller, and wrap its handlers, its Reconciler and the client of that:
 //
 //	var own crcache.SkipOwnWrites[reconcile.Request]
@@ -27,7 +27,7 @@ import (
 // changed it before: Create, Update and Status().Update of an object with a resourceVersion, and a Patch whose body has
 // one, such as that of client.MergeFromWithOptimisticLock. The events of all other writes add their requests, and so do
 // deletions, resyncs, the event of a write whose answer was lost, and an event that comes more than a minute after its
-// write. Reconcile must pass its context to the client.
+// write, or after the next call for its request has begun. Reconcile must pass its context to the client.
 //
 // It works with the cache of this package and with that of controller-runtime. The zero value is ready to use. All
 // methods are safe for concurrent use.
@@ -58,7 +58,10 @@ type ownHandler[R comparable] struct {
 // Create implements handler.TypedEventHandler.
 func (h ownHandler[R]) Create(ctx context.Context, e event.TypedCreateEvent[client.Object],
 	q workqueue.TypedRateLimitingInterface[R]) {
-	change := ownwrites.Change{UID: e.Object.GetUID(), To: e.Object.GetResourceVersion()}
+	var change ownwrites.Change // zero for the first list
+	if !e.IsInInitialList {
+		change = ownwrites.Change{UID: e.Object.GetUID(), To: e.Object.GetResourceVersion()}
+	}
 	h.TypedEventHandler.Create(ctx, e, h.into(q, change))
 }
 

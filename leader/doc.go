@@ -57,13 +57,13 @@
 //   - A client of [informer.Client.WithGate] refuses writes, and cancels those under way. Informers go on.
 //   - If a call or a write has not ended LeaseDuration - [Margin] after the last renewal, Config.Fatal ends the
 //     process.
-//   - When all have ended, the elector tries every RetryPeriod to renew the lease, with the resource version that it
-//     wrote last. If that succeeds, nobody has taken the lease: the gate opens, and the state is Leading again.
+//   - When all have ended, the elector tries every RetryPeriod to renew the lease. If that succeeds while the Lease still
+//     names this replica, nobody has taken it: the gate opens, and the state is Leading again.
 //   - If another replica has taken the lease, or somebody has deleted it, the context of the work ends with [ErrLost],
 //     as without Config.Recover.
 //   - A candidate with Config.Recover that could not read the Lease for RenewDeadline counts the LeaseDuration of its
-//     holder anew. So after an outage, the replica that led before goes on, unless it has ended. A candidate without
-//     Config.Recover may be faster.
+//     holder anew. So after an outage, the replica that led before usually goes on, unless it has ended. A candidate
+//     without Config.Recover may be faster.
 //
 // The gate is open only while this replica leads, also while the work returns after the end of Run's context. If that
 // ends during a pause, the gate stays closed.
@@ -71,17 +71,19 @@
 // Work that is not a Controller goes on during a pause, while another replica may lead. So it must write through a
 // client with the gate, or take a pass itself, and leave it when the context of the pass ends:
 //
-//	ctx, leave, err := gate.Enter(ctx)
+//	pass, leave, err := gate.Enter(ctx)
 //	if err != nil {
 //		return err // closed: wait with gate.Wait
 //	}
 //	defer leave()
+//	… // with the context pass
 //
 // # Limits
 //
 // Do not assume that a suspended process can stop its work. When the process continues, the replica checks the age of
 // the lease within a quarter of a second, by the monotonic clock or by the wall clock, because one of them may have
-// stopped too. It then ends the context of the work, and the process if another replica may take the lease. If both
+// stopped too. It then ends the context of the work, and the process if another replica may take the lease; with
+// Config.Recover, it closes the gate, and ends the process only if passes are left then. If both
 // clocks stopped, as in a virtual machine that was paused, it finds the new holder at the next renewal, at most
 // RetryPeriod later. A gate looks at the clocks before each pass. Work that runs in the meantime may check Status
 // before a critical step. A wall clock that is set forward looks like a suspended process.

@@ -216,16 +216,22 @@ func (e *Elector) release(ctx context.Context, c *claim) {
 
 // note records the result of a request, and who holds the lease.
 func (e *Elector) note(c *claim, err error) {
+	if e.noteIn(c, err) {
+		e.config.Logger.Warn("requests for the lease fail", "err", err)
+	}
+}
+
+// noteIn is note without a log. It reports whether requests begin to fail.
+func (e *Elector) noteIn(c *claim, err error) (fails bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.status.Holder = c.holder()
 	if err != nil {
 		e.status.LastError, e.status.LastErrorTime = err, time.Now()
-		if !e.failing {
-			e.config.Logger.Warn("requests for the lease fail", "err", err)
-		}
+		fails = !e.failing
 	}
 	e.failing = err != nil
+	return fails
 }
 
 // stamp returns the stamp of a write that is sent now.

@@ -23,6 +23,7 @@ type claim struct {
 	config *Config
 	wall   func() time.Time // the wall clock, for the times that people read in the Lease
 	read   time.Time        // when the Lease was last read; zero before the first time
+	failed bool             // the last read failed
 	back   time.Time        // when it was read after an outage, in which its holder may have been Paused; zero for none
 }
 
@@ -36,13 +37,14 @@ func (e *Elector) newClaim() *claim {
 // first.
 func (c *claim) acquire(ctx context.Context) (bool, error) {
 	if err := c.record.Read(ctx); err != nil {
+		c.failed = true
 		return false, err
 	}
 	now, seen := time.Now(), c.record.Seen()
-	if c.config.Recover != nil && !c.read.IsZero() && now.Sub(c.read) >= c.config.RenewDeadline {
+	if c.config.Recover != nil && c.failed && !c.read.IsZero() && now.Sub(c.read) >= c.config.RenewDeadline {
 		c.back = now
 	}
-	c.read = now
+	c.read, c.failed = now, false
 	unchanged := min(c.record.Unchanged(), now.Sub(c.back)) // a Paused holder has time to renew
 	if c.holder() != "" && !c.own(seen) && unchanged < lease.Duration(seen, c.config.LeaseDuration) {
 		return false, nil

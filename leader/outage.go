@@ -17,8 +17,8 @@ import (
 //	          |  RenewDeadline
 //	Draining  closed, with passes       they have ended, and must be left by StopBy. Nothing is sent
 //	          |  all have been left
-//	Vacant    closed, without passes    renewals are sent. Each names the version that this replica wrote last
-//	          |  one succeeds, so nobody has written the Lease since
+//	Vacant    closed, without passes    renewals are sent, at the version that this replica wrote or read last
+//	          |  one succeeds, and this replica was still the holder of that version
 //	Held      open                      the work goes on
 //
 // A renewal that was sent before all passes had been left does not count, because it belongs to the term before.
@@ -46,23 +46,25 @@ type tenure struct {
 // look ends the term if it has passed its deadline. The gate calls it before each pass.
 func (t *tenure) look() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lookLocked()
+	log := t.lookLocked()
+	t.mu.Unlock()
+	log()
 }
 
-func (t *tenure) lookLocked() {
-	if !t.term.Overdue() {
-		return
-	}
-	if t.config.Recover == nil {
+// lookLocked returns what logs the result. It must be called without the lock: a log may be slow, or use the gate.
+func (t *tenure) lookLocked() (log func()) {
+	switch {
+	case !t.term.Overdue():
+	case t.config.Recover == nil:
 		t.loseLocked()
-		return
+	default:
+		return t.pauseLocked()
 	}
-	t.pauseLocked()
+	return func() {}
 }
 
-// pauseLocked closes the gate, because the lease was not renewed in time. The work goes on.
-func (t *tenure) pauseLocked() {
+// pauseLocked closes the gate, because the lease was not renewed in time. The work goes on. It returns what logs that.
+func (t *tenure) pauseLocked() (log func()) {
 	t.term.Lose()
 	t.paused = true
 	t.status.StopBy = time.Now().Add(max(min(t.term.Left(), t.status.Grace), 0))
@@ -72,7 +74,10 @@ func (t *tenure) pauseLocked() {
 		t.enterLocked(Stopping)
 	}
 	t.config.Recover.Close(&pausedError{t.status.StopBy})
-	t.config.Logger.Warn("paused: the lease was not renewed in time", "stopBy", t.status.StopBy, "err", t.status.LastError)
+	stopBy, err := t.status.StopBy, t.status.LastError
+	return func() {
+		t.config.Logger.Warn("the gate is closed: the lease was not renewed in time", "stopBy", stopBy, "err", err)
+	}
 }
 
 // drainLocked ends the term before if the gate has closed and all passes have been left.
@@ -86,16 +91,25 @@ func (t *tenure) drainLocked() {
 // renewed records a successful renewal. The first one of a pause opens the gate, unless the context of the work has
 // ended.
 func (t *tenure) renewed(sent lease.Stamp) {
+	if paused, again := t.renewedIn(sent); again {
+		t.config.Logger.Info("leading again: nobody took the lease", "paused", paused)
+	}
+}
+
+// renewedIn is renewed without a log. It returns how long the pause was if that has ended.
+func (t *tenure) renewedIn(sent lease.Stamp) (paused time.Duration, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.renewLocked(sent) || !t.paused {
-		return
+		return 0, false
 	}
 	t.paused = false
-	if t.working.Err() == nil {
-		t.config.Logger.Info("leading again: nobody took the lease", "paused", time.Since(t.status.Since))
-		t.openLocked()
+	if t.working.Err() != nil {
+		return 0, false
 	}
+	paused = time.Since(t.status.Since)
+	t.openLocked()
+	return paused, true
 }
 
 // openLocked enters Leading.
@@ -131,10 +145,15 @@ func (t *tenure) loseLocked() {
 // returned ends the work's context when the work has returned, and waits until all passes of the gate have been left.
 // It returns the cause with which the context had ended before, or nil.
 func (t *tenure) returned() error {
+	g := t.config.Recover
+	t.mu.Lock() // so that a renewal does not open the gate afterwards
 	cause := context.Cause(t.working)
 	t.end(errReturned)
-	if g := t.config.Recover; g != nil {
+	if g != nil {
 		g.Close(errReturned)
+	}
+	t.mu.Unlock()
+	if g != nil {
 		_ = g.WaitLeft(context.Background())
 	}
 	return cause

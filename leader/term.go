@@ -99,7 +99,7 @@ func (t *tenure) watch(ctx context.Context) {
 	for {
 		left := t.check()
 		if left <= 0 {
-			t.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process")
+			t.logBeforeTheEnd("the work has not returned in time, and the lease is about to end: ending the process")
 			t.config.Fatal()
 			return
 		}
@@ -112,6 +112,13 @@ func (t *tenure) watch(ctx context.Context) {
 // check ends the term if it has passed its deadline. It returns the time until the next check is due: zero or less if
 // the work must have returned.
 func (t *tenure) check() time.Duration {
+	left, log := t.checkIn()
+	log()
+	return left
+}
+
+// checkIn is check without a log: it returns what logs the result.
+func (t *tenure) checkIn() (left time.Duration, log func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.working.Err() != nil && t.config.Recover == nil {
@@ -119,14 +126,27 @@ func (t *tenure) check() time.Duration {
 		// the time that it needs.
 		t.term.Close()
 	}
-	t.lookLocked()
+	log = t.lookLocked()
 	t.drainLocked()
-	left := lease.WatchPeriod
+	left = lease.WatchPeriod
 	if t.term.State() != lease.Vacant {
 		left = t.term.Left()
 	}
 	if !t.status.StopBy.IsZero() {
 		left = min(left, time.Until(t.status.StopBy))
 	}
-	return left
+	return left, log
+}
+
+// logBeforeTheEnd logs, and waits for that only as long as the end of the process can wait.
+func (t *tenure) logBeforeTheEnd(text string) {
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		t.config.Logger.Error(text)
+	}()
+	select {
+	case <-logged:
+	case <-time.After(Margin / 10):
+	}
 }

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/typedinformer/informer/internal/object"
@@ -108,8 +109,17 @@ func (l *Listener[T]) Compare() {
 	}
 }
 
-// Waiting returns the objects of the backlog, the newest of each change that waits.
-func (l *Listener[T]) Waiting() (all []T) {
+// Waiting returns the objects of the backlog that pass the filter, the newest of each change that waits. Only the
+// delivering goroutine may call it.
+func (l *Listener[T]) Waiting() []T {
+	all := l.waiting()
+	if l.filter.passes == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(obj T) bool { return !l.mayPass(obj) })
+}
+
+func (l *Listener[T]) waiting() (all []T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := l.backlog.head; i < len(l.backlog.queue); i++ {
@@ -118,6 +128,13 @@ func (l *Listener[T]) Waiting() (all []T) {
 		}
 	}
 	return all
+}
+
+// mayPass reports whether the filter lets obj pass, or panics: it panics again when obj is delivered.
+func (l *Listener[T]) mayPass(obj T) (passes bool) {
+	passes = true
+	defer func() { _ = recover() }()
+	return l.filter.passes(obj)
 }
 
 // Synced returns a channel that is closed when the handler has processed the initial changes.

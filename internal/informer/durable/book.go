@@ -30,6 +30,8 @@ type book[T object.Object] struct {
 	noted    map[id]struct{}             // additions that the storage has
 	underWay T                           // the addition that the handler is receiving, or nil
 	waits    bool                        // underWay is not noted
+	waiting  map[id]T                    // additions that waited behind an addition that was not noted
+	tried    map[id]struct{}             // deletions of this process that the handler has not acknowledged
 	unsaved  bool                        // something was acknowledged since the last save began
 	highest  string                      // the highest resource version that was acknowledged
 	lacks    func(namespace string) bool // see Store.Lacks
@@ -62,21 +64,62 @@ func newBook[T object.Object](store Store[T], codec *codec[T]) *book[T] {
 		changed: map[object.Key]struct{}{},
 		unknown: map[object.Key]struct{}{},
 		noted:   map[id]struct{}{},
+		tried:   map[id]struct{}{},
 		initial: true,
 	}
 }
 
 // announce is called before the addition of obj. It returns nil if the storage knows of it. Otherwise it returns a
-// channel that is closed after the next save.
-func (b *book[T]) announce(obj T) (wait <-chan struct{}) {
+// channel that is closed after the next save. That save also notes what behind returns: the objects that wait behind obj.
+func (b *book[T]) announce(obj T, behind func() []T) (wait <-chan struct{}) {
+	if b.begins(obj) {
+		return nil
+	}
+	waiting := map[id]T{}
+	for _, next := range behind() {
+		waiting[idOf(next)] = next
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.underWay = obj
 	if b.waits = !b.isNotedLocked(obj); !b.waits {
 		return nil
 	}
+	b.waiting = waiting
 	run.Signal(b.wake)
 	return b.saves.Next()
+}
+
+// begins notes that the addition of obj begins, and reports whether the storage knows of it.
+func (b *book[T]) begins(obj T) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.underWay = obj
+	return b.isNotedLocked(obj)
+}
+
+// owe notes that the handler may have obj: its addition has not returned, but has begun.
+func (b *book[T]) owe(obj T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.oweLocked(entry[T]{obj: obj})
+	b.underWay, b.waits = *new(T), false
+}
+
+func (b *book[T]) oweLocked(e entry[T]) {
+	key := object.KeyOf(e.obj)
+	b.owed[key] = append(without(b.owed[key], e.obj.GetUID()), e)
+	b.noted[idOf(e.obj)] = struct{}{} // it was before the addition
+}
+
+// try notes that the deletion of obj begins. It returns false if the handler has not acknowledged an earlier one, for
+// example because of a panic: the next process repeats that.
+func (b *book[T]) try(obj T) bool {
+	i := idOf(obj)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, again := b.tried[i]
+	b.tried[i] = struct{}{}
+	return !again
 }
 
 // isNotedLocked reports whether the storage knows that the handler may have obj.
@@ -96,6 +139,9 @@ func (b *book[T]) acknowledge(obj T) {
 	defer b.mu.Unlock()
 	if have, ok := b.has[key]; ok && object.Same(have.obj, obj) { // a resync
 		return
+	}
+	if have, ok := b.has[key]; ok && have.obj.GetUID() != obj.GetUID() { // its deletion is not acknowledged
+		b.oweLocked(have)
 	}
 	b.has[key] = entry[T]{obj: obj}
 	b.noteLocked(obj)
@@ -117,6 +163,8 @@ func (b *book[T]) noteLocked(obj T) {
 	key, none := object.KeyOf(obj), *new(T)
 	b.underWay, b.waits = none, false
 	delete(b.unknown, key)
+	delete(b.waiting, idOf(obj))
+	delete(b.tried, idOf(obj))
 	b.changed[key] = struct{}{}
 	if owed, ok := b.owed[key]; ok {
 		b.owed[key] = without(owed, obj.GetUID())
@@ -155,25 +203,33 @@ func (b *book[T]) take(key object.Key) (e entry[T], ok bool) {
 	return e, ok
 }
 
-// acknowledged reports whether the handler has an object with that key.
-func (b *book[T]) acknowledged(key object.Key) bool {
+// acknowledged reports whether the handler has a version of obj.
+func (b *book[T]) acknowledged(obj T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, ok := b.has[key]
-	return ok
+	have, ok := b.has[object.KeyOf(obj)]
+	return ok && have.obj.GetUID() == obj.GetUID()
 }
 
-// others returns the objects with the key of last that the handler has, or may have, and whose deletions come before
-// that of last.
+// others returns the objects with the key of last that the handler has, or may have, that are gone, and whose deletions
+// come before last.
 func (b *book[T]) others(last T) (all []T) {
 	key := object.KeyOf(last)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if have, ok := b.has[key]; ok && have.obj.GetUID() != last.GetUID() {
+	have, ok := b.has[key]
+	if !ok && len(b.owed[key]) == 0 {
+		return nil
+	}
+	now, lives := b.store.View().Get(key)
+	gone := func(obj T) bool {
+		return obj.GetUID() != last.GetUID() && (!lives || obj.GetUID() != now.GetUID())
+	}
+	if ok && gone(have.obj) {
 		all = append(all, have.obj)
 	}
 	for _, e := range b.owed[key] {
-		if e.obj.GetUID() != last.GetUID() {
+		if gone(e.obj) {
 			all = append(all, e.obj)
 		}
 	}
@@ -206,5 +262,6 @@ func (b *book[T]) ask() {
 func (b *book[T]) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.has, b.owed, b.changed, b.unknown, b.noted = nil, nil, nil, nil, nil
+	b.has, b.owed, b.changed, b.unknown, b.noted, b.waiting, b.tried = nil, nil, nil, nil, nil, nil, nil
+	b.store, b.lacks, b.underWay = Store[T]{}, nil, *new(T)
 }

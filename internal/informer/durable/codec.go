@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -95,7 +96,10 @@ const sumSize = 16
 
 // sum returns a sum of the content of obj, the same in each process.
 func (c *codec[T]) sum(obj T) []byte {
-	raw, _ := json.Marshal(c.packing.Whole(obj)) // if it has no JSON, all have the same sum of nothing
+	raw, err := json.Marshal(c.packing.Whole(obj))
+	if err != nil { // it equals nothing, so that no change is lost
+		raw = []byte(rand.Text())
+	}
 	sum := sha256.Sum256(raw)
 	return sum[:sumSize]
 }

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -127,12 +126,14 @@ func (b *book[T]) changeLocked(key object.Key, obj T) (c deliver.Change[T], diff
 	}
 	switch {
 	case object.IsNil(obj):
-	case !ok || c.Deleted:
+	case !ok && !c.Deleted && len(b.owed[key]) > 0:
+		c.Old = obj // the handler may have it, so a deletion that follows must not cancel this change; see handler.OnUpdate
+	case !ok || gone(have):
 		c.Added = true
 	case b.codec.same(have, obj):
 		b.has[key] = entry[T]{obj: obj}
 		c.Old = obj
-		return c, false
+		return c, c.Deleted
 	}
 	return c, true
 }
@@ -140,7 +141,7 @@ func (b *book[T]) changeLocked(key object.Key, obj T) (c deliver.Change[T], diff
 // clearedLocked returns the deletions of unknown keys that do not exist, as is known now.
 func (b *book[T]) clearedLocked(view View[T]) (changes []deliver.Change[T]) {
 	var none T
-	for key := range maps.Clone(b.unknown) {
+	for key := range b.unknown {
 		if _, ok := view.Get(key); ok || b.mayExist(view, key) {
 			continue
 		}

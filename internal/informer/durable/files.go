@@ -68,7 +68,7 @@ func (f *files) open(ctx context.Context, name string, c *Config) (*file, error)
 		return nil, nil
 	}
 	if err != nil {
-		return nil, f.unusable(name, err)
+		return nil, f.unreadable(name, err)
 	}
 	opened := &file{Closer: r, bytes: counting{Reader: r}}
 	if opened.Reader, err = snapshotfile.NewReader(&opened.bytes); err == nil {
@@ -89,6 +89,16 @@ func (f *files) open(ctx context.Context, name string, c *Config) (*file, error)
 func (f *files) unusable(name string, why error) error {
 	return fmt.Errorf("%w: %q: %w. To begin anew, delete %q and %q: the handler then receives all objects as initial additions, "+
 		"and no deletion of those that are gone", ErrState, name, why, f.base, f.changes)
+}
+
+// unreadable returns the error of a file that could not be read. It may still be whole.
+func (f *files) unreadable(name string, why error) error {
+	var damaged *snapshotfile.DamagedError
+	var version *snapshotfile.VersionError
+	if errors.As(why, &damaged) || errors.As(why, &version) {
+		return f.unusable(name, why)
+	}
+	return fmt.Errorf("%w: %q cannot be read: %w", ErrState, name, why)
 }
 
 // errPart indicates that one of the files is missing, or of another state.
@@ -163,7 +173,7 @@ func (f *files) records(ctx context.Context, opened *file, name string, take fun
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return f.unusable(name, err)
+			return f.unreadable(name, err)
 		}
 	}
 }
@@ -207,8 +217,12 @@ func (f *files) wantsBase() bool { return f.header.Number == 0 || f.spent >= f.b
 func (f *files) save(ctx context.Context, h header, base bool, records func(yield func(snapshotfile.Record) bool)) (
 	written int64, err error) {
 	h.ID, h.Number = f.header.ID, f.header.Number
-	if h.ID == "" {
-		h.ID, h.Number = rand.Text(), 1
+	if h.Number == 0 {
+		if h.ID == "" {
+			h.ID = rand.Text()
+			f.header.ID = h.ID // also if the first base is written and its save fails
+		}
+		h.Number = 1
 		if _, err := f.write(ctx, f.changes, h, func(func(snapshotfile.Record) bool) {}); err != nil {
 			return 0, err
 		}

@@ -27,7 +27,7 @@ func (h handler[T]) OnAdd(obj T, initial bool) {
 func (h handler[T]) add(obj T, initial bool) {
 	l := h.listener()
 	for {
-		wait := h.book.announce(obj)
+		wait := h.book.announce(obj, l.Waiting)
 		if wait == nil {
 			break
 		}
@@ -41,7 +41,14 @@ func (h handler[T]) add(obj T, initial bool) {
 	if !l.Open() {
 		return
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			h.book.owe(obj)
+		}
+	}()
 	h.next.OnAdd(obj, initial)
+	returned = true
 	h.book.acknowledge(obj)
 }
 
@@ -52,8 +59,8 @@ func (h handler[T]) OnUpdate(old, new T) {
 		h.found(have, new)
 		return
 	}
-	if !h.book.acknowledged(key) { // with a filter: the handler may have the object
-		h.add(new, false)
+	if !h.book.acknowledged(new) { // the handler may have the object
+		h.add(new, h.book.first())
 		return
 	}
 	h.next.OnUpdate(old, new)
@@ -63,6 +70,10 @@ func (h handler[T]) OnUpdate(old, new T) {
 // OnDelete implements deliver.Handler.
 func (h handler[T]) OnDelete(last T, final bool) {
 	h.deleteOthers(last)
+	if !h.listener().Open() {
+		return
+	}
+	h.book.try(last)
 	h.next.OnDelete(last, final)
 	h.book.forget(last)
 }
@@ -70,7 +81,7 @@ func (h handler[T]) OnDelete(last T, final bool) {
 // deleteOthers delivers the deletions of objects of the same name that the handler has, or may have, beside obj.
 func (h handler[T]) deleteOthers(obj T) {
 	for _, other := range h.book.others(obj) {
-		if h.listener().Open() {
+		if h.listener().Open() && h.book.try(other) {
 			h.next.OnDelete(other, false)
 			h.book.forget(other)
 		}

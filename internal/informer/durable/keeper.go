@@ -109,6 +109,9 @@ func (k *Keeper[T]) sameServer(h *header) error {
 		return k.files.unusable(k.files.base, fmt.Errorf("it may be of another cluster: it is of the server %.200s, not %s, "+
 			"and the client may not get the namespace kube-system, whose UID identifies a cluster", h.Server, k.server))
 	}
+	if k.cluster == "" {
+		k.cluster = h.Cluster
+	}
 	return nil
 }
 
@@ -118,13 +121,14 @@ func (k *Keeper[T]) load(ctx context.Context, s *state) error {
 	if err := k.sameServer(&h); err != nil {
 		return err
 	}
-	if err := k.catchUp(ctx, h.Highest); err != nil {
+	highest, err := k.catchUp(ctx, h.Highest)
+	if err != nil {
 		return err
 	}
 	began, view := time.Now(), k.book.store.View()
-	k.book.highest, k.book.initial = h.Highest, h.Initial
+	k.book.highest, k.book.initial = highest, h.Initial
 	differences := 0
-	err := k.files.all(ctx, s, func(r *snapshotfile.Record, changed bool) error {
+	err = k.files.all(ctx, s, func(r *snapshotfile.Record, changed bool) error {
 		differs, err := k.book.load(view, r, changed)
 		if differs {
 			differences++
@@ -144,10 +148,11 @@ func (k *Keeper[T]) load(ctx context.Context, s *state) error {
 	return nil
 }
 
-// catchUp waits until the store has what the handler has: a server may answer the first list with an older state.
-func (k *Keeper[T]) catchUp(ctx context.Context, highest string) error {
+// catchUp waits until the store has what the handler has: a server may answer the first list with an older state. It
+// returns the version that the server has reached: highest, or less if the server was restored from a backup.
+func (k *Keeper[T]) catchUp(ctx context.Context, highest string) (reached string, err error) {
 	if !object.Ordered(highest) {
-		return nil
+		return highest, nil
 	}
 	late := time.NewTimer(catchUpTime)
 	defer late.Stop()
@@ -155,16 +160,16 @@ func (k *Keeper[T]) catchUp(ctx context.Context, highest string) error {
 		published := k.book.store.Published()
 		version := k.book.store.View().ResourceVersion()
 		if !object.Ordered(version) || object.Reached(version, highest) {
-			return nil
+			return highest, nil
 		}
 		select {
 		case <-published:
 		case <-late.C:
 			k.config.Log.Warn("a durable subscription does not wait longer for the server to reach what its handler has",
 				"name", k.config.Name, "resourceVersion", version, "acknowledged", highest)
-			return nil
+			return version, nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return "", context.Cause(ctx)
 		}
 	}
 }
@@ -202,7 +207,7 @@ func (k *Keeper[T]) Keep(ctx context.Context, l *deliver.Listener[T]) {
 				l.Compare()
 			}
 			since = time.Time{}
-			if unsaved, _ := k.book.wants(); unsaved && k.save(ctx, l.Waiting()) != nil {
+			if unsaved, _ := k.book.wants(); unsaved && k.save(ctx) != nil {
 				since = time.Now()
 			}
 		case <-ctx.Done():
@@ -230,7 +235,7 @@ func (k *Keeper[T]) Close() {
 			k.book.synced()
 		}
 		if unsaved, _ := k.book.wants(); unsaved {
-			_ = k.save(context.Background(), nil)
+			_ = k.save(context.Background())
 		}
 	}
 	all, unknown := k.book.len()
@@ -239,10 +244,10 @@ func (k *Keeper[T]) Close() {
 }
 
 // save saves once. It notes a failure in the status, and logs it unless the save before failed, too.
-func (k *Keeper[T]) save(ctx context.Context, waiting []T) error {
+func (k *Keeper[T]) save(ctx context.Context) error {
 	began := time.Now()
 	k.began = began
-	p := k.book.plan(k.files.wantsBase(), waiting)
+	p := k.book.plan(k.files.wantsBase())
 	h := header{
 		Name: k.config.Name, Resource: k.config.Resource.String(), Cluster: k.cluster, Server: k.server,
 		Time: began, Highest: p.highest, Initial: p.initial,

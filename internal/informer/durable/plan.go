@@ -27,9 +27,8 @@ type kept[T object.Object] struct {
 	ok   bool // false if it is deleted
 }
 
-// plan begins a save of all keys or of the changed ones. waiting are the objects of the backlog. From now on, no
-// addition begins that the save does not note.
-func (b *book[T]) plan(base bool, waiting []T) *plan[T] {
+// plan begins a save of all keys or of the changed ones. From now on, no addition begins that the save does not note.
+func (b *book[T]) plan(base bool) *plan[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &plan[T]{codec: b.codec, base: base, noted: map[id]struct{}{}, highest: b.highest, initial: b.initial}
@@ -52,12 +51,10 @@ func (b *book[T]) plan(base bool, waiting []T) *plan[T] {
 		}
 	}
 	if !object.IsNil(b.underWay) {
-		waiting = append(waiting, b.underWay)
+		b.noteAheadLocked(p, b.underWay)
 	}
-	for _, obj := range waiting {
-		if have, ok := b.has[object.KeyOf(obj)]; !ok || have.obj.GetUID() != obj.GetUID() {
-			p.note(entry[T]{obj: obj})
-		}
+	for _, obj := range b.waiting {
+		b.noteAheadLocked(p, obj)
 	}
 	for i := range b.noted {
 		if _, ok := p.noted[i]; !ok {
@@ -65,6 +62,13 @@ func (b *book[T]) plan(base bool, waiting []T) *plan[T] {
 		}
 	}
 	return p
+}
+
+// noteAheadLocked notes obj in p, unless the handler has it.
+func (b *book[T]) noteAheadLocked(p *plan[T], obj T) {
+	if have, ok := b.has[object.KeyOf(obj)]; !ok || have.obj.GetUID() != obj.GetUID() {
+		p.note(entry[T]{obj: obj})
+	}
 }
 
 // note notes an addition.
@@ -117,7 +121,7 @@ func (b *book[T]) synced() {
 func (b *book[T]) quiet() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.underWay, b.waits = *new(T), false
+	b.underWay, b.waits, b.waiting = *new(T), false, nil
 }
 
 // records yields the records of a save.

@@ -12,34 +12,40 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 )
 
-// Ledger has the writes of a controller, by the keys whose reconciles sent them, so that their events need not
-// reconcile these keys. It has only writes of which it is known that nobody else changed the object between the version
-// that the reconcile read and the one that it wrote. The zero value has none. All methods are safe for concurrent use.
+// Ledger has the writes of a controller, by the keys whose reconciles sent them, so that their events need not reconcile
+// these keys. It has only writes of which it is known that nobody else changed the object between the version that the
+// reconcile read and the one that it wrote. The zero value has none. All methods are safe for concurrent use.
 //
-// Invariant: an event is dropped only if writes of its key lead from the old version of the object to the new one. An
-// event that waits for the answer to a write is dropped or added when the last answer has come, or the call has ended.
+// Invariant: an event is dropped only if writes of the latest call for its key lead from the old version of the object to
+// the new one. A later call may have read a store without them, so their events reconcile. An event that waits for the
+// answer to a write is dropped or added when the last answer has come, or the call has ended.
 type Ledger[K comparable] struct {
 	mu      sync.Mutex // protects the fields below
 	calls   map[K]*Call[K]
-	recent  map[step[K]]string // the version before each write
-	earlier map[step[K]]string // those before the last turn
+	recent  map[K]*writes // of the latest call
+	earlier map[K]*writes // those of recent before the last turn
 	turned  time.Time
 	dropped uint64
 }
 
-// A write is known for turn at least, and for two of them at most, if there are no more than maxWrites in that time.
-const (
-	turn      = time.Minute
-	maxWrites = 1 << 15
-	maxHeld   = 1 << 10 // events that wait in one call
-)
+// writes are the writes of a call.
+type writes struct {
+	latest time.Time
+	bases  map[version]string // the version of the object before each write
+}
 
-// step is a write of an object, by the version that it made.
-type step[K comparable] struct {
-	key K
+// version is what a write made of an object.
+type version struct {
 	uid types.UID
 	to  string
 }
+
+const (
+	maxAge    = time.Minute // of the latest write of a call
+	maxKeys   = 1 << 14     // in each map
+	maxWrites = 1 << 10     // of a call
+	maxHeld   = 1 << 10     // events that wait in one call
+)
 
 // Change is what an event says about the versions of an object. From is empty if the object was added, and equal to To
 // in a resync.
@@ -80,6 +86,8 @@ func (l *Ledger[K]) Begin(ctx context.Context, key K) (context.Context, *Call[K]
 		l.calls = map[K]*Call[K]{}
 	}
 	l.calls[key] = call
+	delete(l.recent, key)
+	delete(l.earlier, key)
 	return context.WithValue(ctx, senderInContext{}, sender(call)), call
 }
 
@@ -120,7 +128,7 @@ func (c *Call[K]) send(base string) func(obj object.Object) {
 		l.mu.Lock()
 		c.sending--
 		if obj != nil && !c.ended {
-			l.noteLocked(step[K]{c.key, obj.GetUID(), obj.GetResourceVersion()}, base)
+			l.noteLocked(c.key, version{obj.GetUID(), obj.GetResourceVersion()}, base)
 		}
 		var add []func()
 		if c.sending == 0 {
@@ -131,19 +139,33 @@ func (c *Call[K]) send(base string) func(obj object.Object) {
 	}
 }
 
-// noteLocked notes that s was written at version base. A write that changed nothing returns the version that it was
-// sent for.
-func (l *Ledger[K]) noteLocked(s step[K], base string) {
-	if s.uid == "" || s.to == "" || s.to == base {
+// noteLocked notes that the call for key wrote v at version base. A write that changed nothing returns the version that
+// it was sent for.
+func (l *Ledger[K]) noteLocked(key K, v version, base string) {
+	if v.uid == "" || v.to == "" || v.to == base {
 		return
 	}
-	if now := time.Now(); l.recent == nil || len(l.recent) >= maxWrites || now.Sub(l.turned) >= turn {
-		if now.Sub(l.turned) >= 2*turn {
-			l.recent = nil
-		}
-		l.earlier, l.recent, l.turned = l.recent, map[step[K]]string{}, now
+	now := time.Now()
+	if l.recent == nil || len(l.recent) >= maxKeys || now.Sub(l.turned) >= maxAge {
+		l.earlier, l.recent, l.turned = l.recent, map[K]*writes{}, now
 	}
-	l.recent[s] = base
+	w := l.writesLocked(key)
+	if w == nil {
+		w = &writes{bases: map[version]string{}}
+	}
+	delete(l.earlier, key)
+	l.recent[key] = w
+	if w.latest = now; len(w.bases) < maxWrites {
+		w.bases[v] = base
+	}
+}
+
+// writesLocked returns the writes of the latest call for key, or nil.
+func (l *Ledger[K]) writesLocked(key K) *writes {
+	if w := l.recent[key]; w != nil {
+		return w
+	}
+	return l.earlier[key]
 }
 
 // Event calls add, for an event that adds key, unless writes of key explain the event. If a write has no answer yet,
@@ -178,21 +200,23 @@ func (l *Ledger[K]) judgeLocked(c *Call[K]) (add []func()) {
 	return add
 }
 
-// explainsLocked reports whether writes of key lead from the old version of change to the new one, without a gap.
+// explainsLocked reports whether writes of the latest call for key lead from the old version of change to the new one,
+// without a gap.
 func (l *Ledger[K]) explainsLocked(key K, change Change) bool {
 	if change.From == change.To || change.UID == "" {
 		return false
 	}
-	s := step[K]{key, change.UID, change.To}
-	for range maxHeld {
-		base, ok := l.recent[s]
-		if !ok {
-			base, ok = l.earlier[s]
-		}
+	w := l.writesLocked(key)
+	if w == nil || time.Since(w.latest) >= maxAge {
+		return false
+	}
+	v := version{change.UID, change.To}
+	for range maxWrites {
+		base, ok := w.bases[v]
 		if !ok || base == change.From {
 			return ok
 		}
-		s.to = base
+		v.to = base
 	}
 	return false
 }

@@ -79,24 +79,38 @@ func TestOwnWritesExplainEvents(t *testing.T) {
 		}, []string{"a 2-1", "a 1-2"}},
 		"within a minute": {func(d *diary, ctx context.Context) {
 			write(ctx, "1", "2")
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute - 1)
 			d.event("a", "1", "2")
 		}, nil},
-		"late": {func(d *diary, ctx context.Context) {
+		"after a minute": {func(d *diary, ctx context.Context) {
 			write(ctx, "1", "2")
 			time.Sleep(time.Minute)
-			write(ctx, "7", "8")
-			time.Sleep(time.Minute)
-			write(ctx, "8", "9")
 			d.event("a", "1", "2")
-			d.event("a", "7", "8")
 		}, []string{"a 1-2"}},
-		"after a long time": {func(d *diary, ctx context.Context) {
+		"while others write": {func(d *diary, ctx context.Context) {
 			write(ctx, "1", "2")
-			time.Sleep(2 * time.Minute)
-			write(ctx, "8", "9")
+			for i := range 59 {
+				time.Sleep(time.Second)
+				other, call := d.Begin(context.Background(), fmt.Sprint(i))
+				write(other, "1", "2")
+				call.End()
+			}
 			d.event("a", "1", "2")
+		}, nil},
+		"a later call": {func(d *diary, ctx context.Context) {
+			write(ctx, "1", "2")
+			later, call := d.Begin(context.Background(), "a") // it may have read a store without the write
+			d.event("a", "1", "2")
+			write(later, "2", "3")
+			d.event("a", "2", "3")
+			call.End()
 		}, []string{"a 1-2"}},
+		"a later call of another key": {func(d *diary, ctx context.Context) {
+			write(ctx, "1", "2")
+			_, call := d.Begin(context.Background(), "b")
+			d.event("a", "1", "2")
+			call.End()
+		}, nil},
 		"another context": {func(d *diary, _ context.Context) { write(context.Background(), "1", "2"); d.event("a", "1", "2") }, []string{"a 1-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,16 +195,24 @@ func TestEventsWaitForAnswers(t *testing.T) {
 	}
 }
 
-// The memory of a ledger is bounded, by the number of writes and of events that wait.
+// The memory of a ledger is bounded: by the number of keys, and of the writes and waiting events of a call.
 func TestLedgerIsBounded(t *testing.T) {
 	var d diary
+	for i := range 3 * maxKeys {
+		ctx, call := d.Begin(t.Context(), fmt.Sprint(i))
+		write(ctx, "1", "2")
+		call.End()
+	}
+	if n := len(d.recent) + len(d.earlier); n > 2*maxKeys {
+		t.Errorf("%d keys", n)
+	}
 	ctx, call := d.Begin(t.Context(), "a")
-	for i := range 2*maxWrites + 1 {
+	for i := range 2 * maxWrites {
 		obj := newObject("x", "2")
 		obj.UID = types.UID(fmt.Sprint(i))
 		Sending(ctx, "1")(obj)
 	}
-	if n := len(d.recent) + len(d.earlier); n > 2*maxWrites {
+	if n := len(d.recent["a"].bases); n > maxWrites {
 		t.Errorf("%d writes", n)
 	}
 	answered := Sending(ctx, "1")

@@ -175,11 +175,17 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	sent := false
+	defer func() {
+		if !sent { // also if a transport or a tracer panics
+			leave()
+		}
+	}()
 	resp, err := c.send(ctx, r)
 	if err != nil {
-		leave()
 		return nil, err
 	}
+	sent = true
 	if c.gate != nil {
 		end := resp.end
 		resp.end = sync.OnceFunc(func() { end(); leave() })

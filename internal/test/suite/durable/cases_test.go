@@ -462,11 +462,11 @@ func TestClosedSubscriptionContinues(t *testing.T) {
 		d.Name = "other"
 		first.Subscribe(other, podSubscription{Durable: d, Resync: time.Hour})
 		other.want(w.T, "add ns/a 2 initial=true", "add ns/b 1 initial=true")
-		saves := m.saves
+		saves := m.saved()
 		time.Sleep(66 * time.Minute)
 		other.want(w.T, "update ns/a 2 from 2", "update ns/b 1 from 1")
-		if m.saves > saves+3 { // what the two subscriptions have acknowledged last, and that the first start has ended
-			w.Errorf("a resync has caused %d saves", m.saves-saves)
+		if n := m.saved(); n > saves+3 { // what the two subscriptions have acknowledged last, and that the first start has ended
+			w.Errorf("a resync has caused %d saves", n-saves)
 		}
 		sub.Close()
 		if err := sub.Err(); !errors.Is(err, informer.ErrClosed) {

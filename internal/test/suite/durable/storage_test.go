@@ -47,6 +47,13 @@ func (m *memory) Save(_ context.Context, name string, write func(io.Writer) erro
 	return nil
 }
 
+// saved returns the number of saves.
+func (m *memory) saved() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.saves
+}
+
 // fail makes later saves fail.
 func (m *memory) fail(err error) {
 	m.mu.Lock()
