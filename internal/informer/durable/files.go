@@ -29,7 +29,7 @@ type files struct {
 type header struct {
 	Name, Resource  string
 	ID              string // of the state: both files have the same
-	Number          uint64 // of the base; the first one has 1
+	Number          uint64 // of the base; the first one has 1, and changes before it have 0 and no records
 	Cluster, Server string // the UID of the cluster, or "" if it is not known, and the address of the server
 	Time            time.Time
 	Highest         string // the highest resource version that the handler has acknowledged
@@ -120,7 +120,7 @@ func (f *files) load(ctx context.Context, c *Config) (s *state, err error) {
 		return s, err
 	}
 	switch {
-	case s.base == nil && (s.changes == nil || s.changes.Number == 1 && s.changes.empty()):
+	case s.base == nil && (s.changes == nil || s.changes.Number == 0):
 		s.close()
 		return nil, nil // the process ended before the first base was written
 	case s.base == nil, s.changes == nil, s.base.ID != s.changes.ID, s.base.Number < s.changes.Number:
@@ -132,12 +132,6 @@ func (f *files) load(ctx context.Context, c *Config) (s *state, err error) {
 		f.header = s.changes.header
 	}
 	return s, nil
-}
-
-// empty reports whether a file has no records.
-func (f *file) empty() bool {
-	_, err := f.Next(nil)
-	return err == io.EOF
 }
 
 // state is a state that is being loaded.
@@ -222,11 +216,11 @@ func (f *files) save(ctx context.Context, h header, base bool, records func(yiel
 			h.ID = rand.Text()
 			f.header.ID = h.ID // also if the first base is written and its save fails
 		}
-		h.Number = 1
 		if _, err := f.write(ctx, f.changes, h, func(func(snapshotfile.Record) bool) {}); err != nil {
 			return 0, err
 		}
-	} else if base {
+	}
+	if base {
 		h.Number++
 	}
 	name := f.changes

@@ -80,14 +80,17 @@ type life struct {
 	stop func()
 }
 
-// live runs an informer until stop.
+// live runs an informer until stop. Each of prepare is called before that.
 func live(w world.World, client *informer.Client, config informer.Config[*corev1.Pod],
-	sub informer.SubscriptionConfig[*corev1.Pod]) life {
+	sub informer.SubscriptionConfig[*corev1.Pod], prepare ...func(life)) life {
 	w.Helper()
 	l := life{log: &testkit.Log{}, rec: &recorder[*corev1.Pod]{}}
 	config.Logger = l.log.Logger()
 	l.Informer = informer.New(client, pods, config)
 	l.Subscription = l.Subscribe(l.rec, sub)
+	for _, p := range prepare {
+		p(l)
+	}
 	l.stop = world.Start(w.T, l.Informer)
 	synctest.Wait()
 	return l

@@ -1,0 +1,173 @@
+package durable
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer/internal/test/world"
+)
+
+// killAt makes the handler's call that line begins end with the process, which has received it: what it saves from then
+// on does not count. It returns where the storage of the next process is sent.
+func (l life) killAt(m *memory, line string) <-chan *memory {
+	next := make(chan *memory, 1)
+	l.rec.fails = func(got string) bool {
+		if strings.HasPrefix(got, line) && len(next) == 0 {
+			next <- m.kill()
+		}
+		return false
+	}
+	return next
+}
+
+// A process that is killed while additions wait has noted only those that pass the filter. So the next one deletes
+// nothing that the handler cannot have.
+// Guarantees: H15, H17
+func TestKilledProcessNotesWhatPasses(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		m := newMemory()
+		w.Create(world.NewPod("ns", "a", "v=1", "x=1"), world.NewPod("ns", "d", "v=1", "x=1"))
+		for i := range 200 {
+			w.Create(world.NewPod("ns", fmt.Sprint("b", i), "v=1"))
+		}
+		filtered := podSubscription{Filter: func(pod *corev1.Pod) bool { return pod.Labels["x"] == "1" }, Durable: in(m)}
+		var next <-chan *memory
+		first := live(w, w.Client(), world.Quiet[*corev1.Pod](), filtered, func(l life) { next = l.killAt(m, "add ns/a") })
+		first.rec.want(w.T, "add ns/a 1 initial=true", "add ns/d 1 initial=true")
+		first.stop()
+		filtered.Durable = in(<-next)
+		second := live(w, w.Client(), world.Quiet[*corev1.Pod](), filtered)
+		second.rec.want(w.T, "add ns/a 1 initial=true", "add ns/d 1 initial=true")
+		second.stop()
+	})
+}
+
+// A process that is killed in the first addition of its first start has noted that addition: the next one delivers the
+// deletion.
+// Guarantees: H16
+func TestKilledProcessNotesItsFirstAddition(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		m := newMemory()
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		var next <-chan *memory
+		first := live(w, w.Client(), world.Quiet[*corev1.Pod](), podSubscription{Durable: in(m)}, func(l life) { next = l.killAt(m, "add ns/a") })
+		first.rec.want(w.T, "add ns/a 1 initial=true")
+		first.stop()
+		w.Delete("ns", "a")
+		second := again(w, world.Quiet[*corev1.Pod](), <-next)
+		second.rec.want(w.T, "delete ns/a 1 (metadata) final=false")
+		second.stop()
+	})
+}
+
+// The deletion of an object whose addition a killed process had begun is delivered, also if the addition still waits for
+// the handler then.
+// Guarantees: H16
+func TestDeletionBehindARepeatedAddition(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		m := newMemory()
+		begin(w, world.Quiet[*corev1.Pod](), m)
+		second := again(w, world.Quiet[*corev1.Pod](), m)
+		next := second.killAt(m, "add ns/b")
+		w.Create(world.NewPod("ns", "b", "v=1"))
+		second.rec.want(w.T, "add ns/b 1 initial=false")
+		second.stop()
+		w.Relabel("ns", "a", "2")
+		deleted := false
+		third := live(w, w.Client(), world.Quiet[*corev1.Pod](), podSubscription{Durable: in(<-next)}, func(l life) {
+			l.rec.fails = func(line string) bool {
+				if !deleted && strings.HasPrefix(line, "update ns/a") { // b waits behind it
+					deleted = true
+					w.Delete("ns", "b")
+					time.Sleep(time.Second)
+				}
+				return false
+			}
+		})
+		time.Sleep(time.Minute)
+		lines := third.rec.take()
+		if len(lines) < 2 || !strings.HasPrefix(lines[len(lines)-1], "delete ns/b") {
+			w.Errorf("got %q", lines)
+		}
+		third.stop()
+	})
+}
+
+// If a name was used again and the process is killed while the new object waits for the handler, the next one deletes
+// the old object only.
+// Guarantees: H15, H17
+func TestKilledProcessAndAReusedName(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		m := newMemory()
+		begin(w, world.Quiet[*corev1.Pod](), m)
+		second := again(w, world.Quiet[*corev1.Pod](), m)
+		next := second.killAt(m, "add ns/0")
+		w.Create(world.NewPod("ns", "0", "v=1"))
+		w.Delete("ns", "a")
+		w.Create(world.NewPod("ns", "a", "v=2"))
+		time.Sleep(time.Minute)
+		second.stop()
+		third := again(w, world.Quiet[*corev1.Pod](), <-next)
+		time.Sleep(time.Minute)
+		lines := third.rec.take()
+		for i, line := range lines {
+			if strings.HasPrefix(line, "delete ns/a") && (!strings.HasPrefix(line, "delete ns/a 1 ") || i+1 < len(lines) && !strings.HasPrefix(lines[i+1], "add ns/a 2")) {
+				w.Errorf("got %q", lines)
+			}
+		}
+		if len(lines) == 0 || !strings.HasPrefix(lines[len(lines)-1], "add ns/a 2") {
+			w.Errorf("got %q", lines)
+		}
+		third.stop()
+	})
+}
+
+// A panic in the deletion of an object does not keep its successor from the handler. The next process repeats the
+// deletion.
+// Guarantees: H17
+func TestPanicLosesNoSuccessor(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		m := newMemory()
+		begin(w, world.Quiet[*corev1.Pod](), m)
+		second := live(w, w.Client(), world.Quiet[*corev1.Pod](), podSubscription{Durable: in(m), OnPanic: func(any) {}})
+		second.rec.fails = func(line string) bool { return strings.HasPrefix(line, "delete ns/a") }
+		w.Delete("ns", "a")
+		w.Create(world.NewPod("ns", "a", "v=2"))
+		time.Sleep(time.Minute)
+		w.Relabel("ns", "a", "3")
+		time.Sleep(time.Minute)
+		second.rec.want(w.T, "delete ns/a 1 final=true", "add ns/a 2 initial=false", "update ns/a 3 from 2")
+		second.stop()
+		third := again(w, world.Quiet[*corev1.Pod](), m)
+		lines := third.rec.take()
+		if len(lines) == 0 || !strings.HasPrefix(lines[0], "delete ns/a 1") {
+			w.Errorf("got %q", lines)
+		}
+		third.stop()
+	})
+}
+
+// After a panic in an addition, the deletion of the object is delivered, also by the next process.
+// Guarantees: H17
+func TestPanicInAnAdditionLosesNoDeletion(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		m := newMemory()
+		begin(w, world.Quiet[*corev1.Pod](), m)
+		second := live(w, w.Client(), world.Quiet[*corev1.Pod](), podSubscription{Durable: in(m), OnPanic: func(any) {}})
+		second.rec.fails = func(line string) bool { return strings.HasPrefix(line, "add ns/b") }
+		w.Create(world.NewPod("ns", "b", "v=1"))
+		second.rec.want(w.T, "add ns/b 1 initial=false")
+		w.Relabel("ns", "a", "2")
+		time.Sleep(time.Minute)
+		second.rec.want(w.T, "update ns/a 2 from 1")
+		second.stop()
+		w.Delete("ns", "b")
+		third := again(w, world.Quiet[*corev1.Pod](), m)
+		third.rec.want(w.T, "delete ns/b 1 (metadata) final=false")
+		third.stop()
+	})
+}
