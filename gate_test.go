@@ -225,3 +225,28 @@ func TestKeyThatComesWhileTheGateIsClosed(t *testing.T) {
 		<-ended
 	})
 }
+
+// A controller that waits for its gate ends with its queue.
+//
+// Guarantees: Q14
+func TestClosedQueueEndsAPausedController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Controller[string]{Queue: NewQueue(QueueConfig[string]{}), Reconcile: func(context.Context, string) (Result, error) { return Result{}, nil }}
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(WithGate(t.Context(), new(Gate))) }()
+		synctest.Wait()
+		c.Queue.Close()
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// A pass that is refused comes with the context of the caller, who can wait with it.
+func TestRefusedPassKeepsTheContext(t *testing.T) {
+	ctx, leave, err := new(Gate).Enter(t.Context())
+	if ctx != t.Context() || !errors.Is(err, ErrGateClosed) {
+		t.Errorf("%v, %v", ctx, err)
+	}
+	leave()
+}

@@ -455,7 +455,7 @@ type Elector struct {
 	Identity string   `json:"identity"`
 	Holder   string   `json:"holder"`
 	Severity Severity `json:"severity"`
-	// State is Idle, Candidate, Leading or Stopping, since the time Since.
+	// State is Idle, Candidate, Leading, Paused or Stopping, since the time Since.
 	State string    `json:"state"`
 	Since time.Time `json:"since,omitzero"`
 	// Renewed is when the last successful renewal of the lease was sent. The work ends when the lease is
@@ -466,7 +466,7 @@ type Elector struct {
 	// Terms counts how often this replica has taken the lease, and Lost how often it has lost it.
 	Terms uint64 `json:"terms"`
 	Lost  uint64 `json:"lost"`
-	// StopBy is the time by which the work must have returned, if the lease is lost.
+	// StopBy is the time by which the work must have returned, or all passes of its gate be left, if the lease is lost.
 	StopBy    time.Time `json:"stopBy,omitzero"`
 	LastError *Failure  `json:"lastError,omitempty"`
 }

@@ -29,9 +29,10 @@ type Config struct {
 	// RetryPeriod is the pause between two renewals. A replica that does not lead waits 1 to 2.2 times as long between
 	// two attempts. RenewDeadline must be at least twice as long. Zero means 2 s.
 	RetryPeriod time.Duration
-	// Recover makes the work survive an outage of the API server. Nil means that a lease which was not renewed in time
-	// ends the context of the work. With a [informer.Gate], which no other elector has, that closes the gate instead. See
-	// the section Outages of the package documentation: all that must not happen on two replicas needs the gate.
+	// Recover makes the work survive an outage of the API server: if the lease is not renewed in time, the elector closes
+	// this gate, and the work goes on. No other elector may have the same gate. All that must not happen on two replicas
+	// needs a pass of the gate; see the section Outages of the package documentation. Nil means that the context of the
+	// work ends.
 	Recover *informer.Gate
 	// Fatal is called when the work has not returned in time, and must not return. Nil means os.Exit(1).
 	Fatal func()

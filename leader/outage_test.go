@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -396,5 +397,64 @@ func TestGateIsOpenUntilTheWorkHasReturned(t *testing.T) {
 		if err := a.write(s.Context(), "later"); !errors.Is(err, informer.ErrGateClosed) {
 			s.Errorf("a write after Run: %v", err)
 		}
+	})
+}
+
+// onLine is a log that calls a function with each line.
+type onLine func(line string)
+
+func (f onLine) Write(line []byte) (int, error) { f(string(line)); return len(line), nil }
+
+// The work may return while a renewal ends a pause. The gate is then closed, however slow the log is.
+//
+// Guarantees: E7
+func TestNothingOpensTheGateAfterTheWork(t *testing.T) {
+	onShops(t, func(s *stage) {
+		gate, returned := new(informer.Gate), false
+		var current *tenure
+		e := s.elector("a", func(c *Config, _ *rest.Config) {
+			c.Recover = gate
+			c.Logger = slog.New(slog.NewTextHandler(onLine(func(line string) {
+				if strings.Contains(line, "leading again") {
+					_ = current.returned()
+					returned = true
+				}
+			}), nil))
+		})
+		e.term = lease.NewTerm(e.config.timing(), e.wall)
+		e.renew(e.stamp())
+		working, end := context.WithCancelCause(s.Context())
+		current = &tenure{e, working, end}
+		current.begin()
+		<-time.After(e.config.RenewDeadline)
+		current.check()
+		current.check() // without passes, the pause begins at once
+		if gate.Status().Open || e.Status().State != Paused {
+			s.Fatalf("%+v, %+v", e.Status(), gate.Status())
+		}
+		current.renewed(e.stamp())
+		if !returned || gate.Status().Open {
+			s.Errorf("returned=%v, %+v", returned, gate.Status())
+		}
+	})
+}
+
+// A candidate whose reads succeed takes the lease of a replica that is gone when it has expired, also if its pauses are as
+// long as RenewDeadline.
+//
+// Guarantees: E7
+func TestPausesOfACandidateAreNoOutage(t *testing.T) {
+	onShops(t, func(s *stage) {
+		slow := func(c *Config, _ *rest.Config) {
+			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 5*time.Minute, 10*time.Second, 5*time.Second
+		}
+		gone := s.elector("gone", slow)
+		c := gone.newClaim()
+		if acquired, err := c.acquire(s.Context()); !acquired || err != nil {
+			s.Fatal(acquired, err)
+		}
+		b := s.shop("b", nil, slow)
+		<-time.After(5*time.Minute + 12*time.Second)
+		b.want("after the lease has expired", Leading, 1, 0)
 	})
 }
