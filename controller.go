@@ -90,25 +90,6 @@ type Controller[K comparable] struct {
 	failures controller.Failures[K]
 }
 
-// Result says when to reconcile a key again. If Reconcile returns an error, only Priority counts: the queue's limiter
-// sets the delay, and the failure count of the key increases.
-type Result struct {
-	// RequeueAfter is the delay until the next reconcile of the key. Zero means no reconcile until the next event. Unless
-	// Backoff is set, the failure count is reset.
-	RequeueAfter time.Duration
-	// Backoff retries the key after the delay of the queue's limiter or RequeueAfter, whichever is longer. It increases
-	// the failure count, as an error does. Use it to wait for something that does not exist yet, which is no failure.
-	// False means no backoff.
-	Backoff bool
-	// Priority is the priority of the key in the queue. Zero means the priority with which it was handed out.
-	Priority Priority
-}
-
-// panicError is the error of a call of Reconcile that panicked.
-type panicError struct{ value any }
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic of Reconcile: %v", e.value) }
-
 const defaultGrace = 20 * time.Second // less than the deadlines of package manager and of a pod
 
 // Watch subscribes the controller to source, whose events then add keys to the queue. The controller reconciles nothing
@@ -432,33 +413,18 @@ func (c *Controller[K]) reconcile(ctx context.Context, pass *controller.Pass, qu
 	}()
 	began := time.Now()
 	result, err := c.call(ctx, key)
-	took := time.Since(began)
-	again := AddOptions{Priority: result.Priority}
-	var count func(*status.Controller)
-	terminal, panicked := (*terminalError)(nil), (*panicError)(nil)
-	switch isPanic := errors.As(err, &panicked); {
-	case err != nil && !isPanic && pass.Closed() && !errors.As(err, &terminal): // no failure of the key
+	if pass.Closed() && isFailure(err) {
 		c.logger().Debug("reconcile interrupted: the gate has closed", "key", key, "err", err)
 		done = queue.putBack
 		return
-	case errors.As(err, &terminal):
-		count = func(s *status.Controller) { s.Failed++; s.Terminal++ }
-		c.logger().Error("reconcile failed for good", "key", key, "err", err)
-	case err != nil:
-		again.RateLimited = true
-		count = func(s *status.Controller) { s.Failed++ }
-		if isPanic {
-			count = func(s *status.Controller) { s.Failed++; s.Panicked++ }
-		}
+	}
+	took := time.Since(began)
+	again, count := result.next(err)
+	switch {
+	case err != nil && again.RateLimited:
 		c.logger().Error("reconcile failed", "key", key, "err", err, "failures", queue.NumRequeues(key)+1)
-	case result.Backoff:
-		again.RateLimited, again.After = true, result.RequeueAfter
-		count = func(s *status.Controller) { s.BackedOff++ }
-	case result.RequeueAfter > 0:
-		again.After = result.RequeueAfter
-		count = func(s *status.Controller) { s.RequeuedAfter++ }
-	default:
-		count = func(s *status.Controller) { s.Succeeded++ }
+	case err != nil:
+		c.logger().Error("reconcile failed for good", "key", key, "err", err)
 	}
 	c.update(func(s *status.Controller) { count(s); histogram.Add(&s.Reconciles, took) })
 	c.failures.Note(key, err, began.Add(took))

@@ -36,8 +36,8 @@ import (
 // before the handler receives an addition, the storage must know of it, so that the deletion cannot be lost. An
 // addition, and all changes behind it, therefore wait for a save, which notes all additions that wait, and which begins
 // when Interval has passed since the save before. While the storage fails, they wait as long; see [status.Durable]. The
-// status of the subscription counts this wait as a part of the call. After a call that has panicked, the next version of
-// the object comes as the first one would have.
+// status of the subscription counts this wait as a part of the call. After a call that has panicked, the next version
+// of the object comes as the first one would have.
 //
 // The state does not depend on warm starts, on the resource versions of lists, or on the version of the resource: it
 // continues after a 410, with another version of a custom resource, and after a restore of etcd. The restored versions
@@ -56,10 +56,10 @@ import (
 //
 // A process holds about a hundred bytes for each key.
 type DurableConfig struct {
-	// Name identifies the subscription in Storage, beside the resource. It has up to 100 letters, digits, '-', '_' and '.', and begins
-	// with a letter or digit.
-	// Two subscriptions to one resource, in one process or in two, need different names or different storages, also if
-	// they run at the same time for only a moment: otherwise changes can be lost. It must not be empty if Storage is set.
+	// Name identifies the subscription in Storage, beside the resource. It has up to 100 letters, digits, '-', '_' and
+	// '.', and begins with a letter or digit. Two subscriptions to one resource, in one process or in two, need different
+	// names or different storages, also if they run at the same time for only a moment: otherwise changes can be lost. It
+	// must not be empty if Storage is set.
 	Name string
 	// Storage keeps the state, in two files whose names begin with the resource and Name. It may be the one of
 	// Config.WarmStart. Nil means that the subscription is not durable.

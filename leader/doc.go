@@ -57,8 +57,8 @@
 //   - A client of [informer.Client.WithGate] refuses writes, and cancels those under way. Informers go on.
 //   - If a call or a write has not ended LeaseDuration - [Margin] after the last renewal, Config.Fatal ends the
 //     process.
-//   - When all have ended, the elector tries every RetryPeriod to renew the lease. If that succeeds while the Lease still
-//     names this replica, nobody has taken it: the gate opens, and the state is Leading again.
+//   - When all have ended, the elector tries every RetryPeriod to renew the lease. If that succeeds while the Lease
+//     still names this replica, nobody has taken it: the gate opens, and the state is Leading again.
 //   - If another replica has taken the lease, or somebody has deleted it, the context of the work ends with [ErrLost],
 //     as without Config.Recover.
 //   - A candidate with Config.Recover that could not read the Lease for RenewDeadline counts the LeaseDuration of its

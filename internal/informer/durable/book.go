@@ -70,7 +70,8 @@ func newBook[T object.Object](store Store[T], codec *codec[T]) *book[T] {
 }
 
 // announce is called before the addition of obj. It returns nil if the storage knows of it. Otherwise it returns a
-// channel that is closed after the next save. That save also notes what behind returns: the objects that wait behind obj.
+// channel that is closed after the next save. That save also notes what behind returns: the objects that wait behind
+// obj.
 func (b *book[T]) announce(obj T, behind func() []T) (wait <-chan struct{}) {
 	if b.begins(obj) {
 		return nil

@@ -185,6 +185,7 @@ var files = []string{
 	"enqueue.go",
 	"enqueueselecting.go",
 	"ownwrites.go",
+	"result.go",
 	"controller.go",
 }
 
