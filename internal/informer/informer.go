@@ -109,7 +109,7 @@ type feeder[T object.Object] interface {
 	latest() (shardset.Shard, []Part)
 	// setShard changes the shard of the store.
 	setShard(shardset.Shard)
-	// lacking returns the namespaces of which the store may lack objects, although it is synced; "" for all.
+	// lacking returns the namespaces whose objects the store may lack, although it is synced; "" means all.
 	lacking() []string
 	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when the answer
 	// may have changed.

@@ -85,7 +85,7 @@ func (b *book[T]) compare(given map[object.Key]T) (changes []deliver.Change[T]) 
 	return changes
 }
 
-// keysLocked yields each key of which the handler has or may have an object.
+// keysLocked yields the keys of all objects that the handler has or may have.
 func (b *book[T]) keysLocked() func(yield func(object.Key) bool) {
 	return func(yield func(object.Key) bool) {
 		for key := range b.has {

@@ -13,8 +13,8 @@ import (
 )
 
 // Ledger has the writes of a controller, by the keys whose reconciles sent them, so that their events need not
-// reconcile these keys. It has only writes of which it is known that nobody else changed the object between the version
-// that the reconcile read and the one that it wrote. The zero value has none. All methods are safe for concurrent use.
+// reconcile these keys. It has a write only if nobody else can have changed the object between the version that the
+// reconcile read and the one that it wrote. The zero value has none. All methods are safe for concurrent use.
 //
 // Invariant: an event is dropped only if writes of the latest call for its key lead from the old version of the object
 // to the new one. A later call may have read a store without them, so their events reconcile. An event that waits for

@@ -20,9 +20,9 @@ import (
 // benchPods is the number of pods in the informer of BenchmarkDurable.
 const benchPods = 100_000
 
-// BenchmarkDurable measures the start of a subscription to an informer that has synced: without a state, which includes
-// that the storage notes all additions, and with one of which nothing has changed. It prints the bytes of the state, and
-// those of the heap that the subscription holds, for each key.
+// BenchmarkDurable measures the start of a subscription to an informer that has synced. Without a state, the storage also
+// notes all additions. With a state, no object has changed. The benchmark prints the bytes of the state, and the heap that
+// the subscription holds, for each key.
 func BenchmarkDurable(b *testing.B) {
 	all := fleet.New(fleet.Config{Pods: benchPods})
 	var list bytes.Buffer

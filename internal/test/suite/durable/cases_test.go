@@ -135,8 +135,7 @@ func TestFirstStartThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// A state that is damaged, of which a part is missing, or that is of another cluster ends the subscription with an error
-// that names the files. Without the files, it begins anew. The informer goes on.
+// A damaged or incomplete state, or one of another cluster, ends the subscription with an error that names the files. Without the files, it begins anew. The informer goes on.
 // Guarantees: H17
 func TestUnusableStateIsAnError(t *testing.T) {
 	base, changes := names()
