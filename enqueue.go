@@ -16,6 +16,7 @@ import (
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/queue/controller"
 	"github.com/typedinformer/informer/internal/queue/ownwrites"
+	"github.com/typedinformer/informer/internal/queue/queue"
 	"github.com/typedinformer/informer/status"
 )
 
@@ -83,8 +84,8 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, predicates ...Predicate[
 }
 
 // Enqueue is like [EnqueueObject], but adds the keys that the function keys returns. For an update it adds the keys of
-// both the old and the new state, so an owner that has lost the object is reconciled too. keys may return any number of
-// keys, and must not change the object.
+// both the old and the new state, each once, so an owner that has lost the object is reconciled too. keys may return
+// any number of keys, and must not change the object.
 //
 // Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it
 // delays the informer once more than 1,024 changes wait. If keys always returns none, the controller only waits until
@@ -252,10 +253,11 @@ func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
 	if q.into.own != nil && e.Type != Deleted && !e.Initial {
 		change = changeOf(e.Old, e.Object)
 	}
+	keys := q.keys(e.Object)
 	if !object.IsNil(e.Old) && !object.Same(e.Old, e.Object) {
-		q.into.add(change, o, q.keys(e.Old)...)
+		keys = queue.Union(q.keys(e.Old), keys)
 	}
-	q.into.add(change, o, q.keys(e.Object)...)
+	q.into.add(change, o, keys...)
 }
 
 // keyEnqueuer adds the key of each object to queue.

@@ -118,6 +118,26 @@ func TestEnqueueMapsToAnyKeyOfOldAndNew(t *testing.T) {
 	wantTaken(t, q, "nothing", map[Priority][]int{})
 }
 
+// The keys of an update are added together: no worker can take a key of the old state, and again for the new one.
+// Guarantees: Q15
+func TestEnqueueAddsTheKeysOfAnUpdateTogether(t *testing.T) {
+	q := NewQueue(QueueConfig[int]{})
+	h := enqueues(q, func(m *partial) []int {
+		if n := q.Len(); n > 0 {
+			t.Errorf("%d keys are in the queue, although those of %s are not known yet", n, m.Name)
+		}
+		return []int{len(m.Name), 7, len(m.Name)}
+	})
+	for i, name := range []string{"four", "other"} { // with the same keys, and with others
+		h.OnUpdate(metaOf("four"), metaOf(name, func(m *partial) { m.ResourceVersion = fmt.Sprint(i) }))
+		want := []int{4, 7}
+		if name == "other" {
+			want = append(want, 5)
+		}
+		wantTaken(t, q, name, map[Priority][]int{NormalPriority: want})
+	}
+}
+
 func TestEnqueueOwner(t *testing.T) {
 	website := schema.GroupKind{Group: "example.com", Kind: "Website"}
 	obj := metaOf("child",

@@ -149,7 +149,7 @@ func (s *merged[T]) share(batch []reflector.Delta[T]) {
 		if d := &batch[i]; d.Type == reflector.Upserted {
 			d.Object = edits.Held(have, d.Object)
 		} else if !d.Restored { // otherwise, the same version can have other content
-			edits.HoldAll(have, d.Items)
+			d.Items = edits.HoldAll(have, d.Items)
 		}
 	}
 }

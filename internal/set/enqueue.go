@@ -6,21 +6,22 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/queue/queue"
 	"github.com/typedinformer/informer/internal/run"
 )
 
 // Enqueue returns a source of keys for an [informer.Controller]: the keys that the function keys returns for the
-// objects of all members. For an update it adds those of both the old and the new state. Objects of initial lists and
-// of resyncs have [informer.LowPriority].
+// objects of all members. For an update it adds those of both the old and the new state, each once. Objects of
+// initial lists and of resyncs have [informer.LowPriority].
 //
 // The source is synced when the members are known, and each present one is synced, or when its start has failed or
 // takes long: a member that hangs does not keep the controller from the keys of the others. So Reconcile must not take
 // a member without objects for an empty one: Status and [Set.WaitSynced] tell the difference.
 func Enqueue[ID comparable, T informer.Object, K comparable](s *Set[ID, T],
 	keys func(id ID, obj T) []K) informer.Source[K] {
-	subscribe := func(queue *informer.Queue[K], resync time.Duration) informer.Subscriber {
-		return source{s.Subscribe(enqueuer[ID, T, K]{queue, keys}, SubscriptionConfig{
-			Name:     "queue " + queue.Status().Name,
+	subscribe := func(into *informer.Queue[K], resync time.Duration) informer.Subscriber {
+		return source{s.Subscribe(enqueuer[ID, T, K]{into, keys}, SubscriptionConfig{
+			Name:     "queue " + into.Status().Name,
 			Delivery: informer.DeliverEveryBlocking(0),
 			Resync:   resync,
 		})}
@@ -71,22 +72,22 @@ type enqueuer[ID comparable, T informer.Object, K comparable] struct {
 	keys  func(ID, T) []K
 }
 
-func (q enqueuer[ID, T, K]) OnAdd(id ID, obj T, initial bool) { q.add(id, obj, initial) }
+func (q enqueuer[ID, T, K]) OnAdd(id ID, obj T, initial bool) { q.add(q.keys(id, obj), initial) }
 
 func (q enqueuer[ID, T, K]) OnUpdate(id ID, old, new T) {
-	same := object.Same(old, new) // a resync
+	keys, same := q.keys(id, new), object.Same(old, new) // the same in a resync
 	if !same {
-		q.add(id, old, false)
+		keys = queue.Union(q.keys(id, old), keys)
 	}
-	q.add(id, new, same)
+	q.add(keys, same)
 }
 
-func (q enqueuer[ID, T, K]) OnDelete(id ID, last T, _ bool) { q.add(id, last, false) }
+func (q enqueuer[ID, T, K]) OnDelete(id ID, last T, _ bool) { q.add(q.keys(id, last), false) }
 
-func (q enqueuer[ID, T, K]) add(id ID, obj T, canWait bool) {
+func (q enqueuer[ID, T, K]) add(keys []K, canWait bool) {
 	var o informer.AddOptions
 	if canWait {
 		o.Priority = informer.LowPriority
 	}
-	q.queue.AddWith(o, q.keys(id, obj)...)
+	q.queue.AddWith(o, keys...)
 }

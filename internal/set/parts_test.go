@@ -209,6 +209,27 @@ func (r *reconciled) take() []key {
 	return keys
 }
 
+// The keys of an update are added together: no worker can take a key of the old state, and again for the new one.
+// Guarantees: Q15
+func TestEnqueueAddsTheKeysOfAnUpdateTogether(t *testing.T) {
+	q := informer.NewQueue(informer.QueueConfig[key]{})
+	h := enqueuer[string, *corev1.Pod, key]{q, func(id string, p *corev1.Pod) []key {
+		if n := q.Len(); n > 0 {
+			t.Errorf("%d keys are in the queue, although those of %s are not known yet", n, p.Labels)
+		}
+		return []key{{id, p.Name}, {id, p.Labels["v"]}}
+	}}
+	h.OnUpdate("a", world.NewPod("ns", "x", "v=1"), world.NewPod("ns", "x", "v=2"))
+	for _, want := range []key{{"a", "x"}, {"a", "1"}, {"a", "2"}} {
+		if got, err := q.Get(t.Context()); err != nil || got != want {
+			t.Errorf("the queue has %v, %v, want %v", got, err, want)
+		}
+	}
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d keys more", n)
+	}
+}
+
 // A controller has the keys of all members. One that hangs keeps it neither from starting nor from working.
 // Guarantees: N2
 func TestControllerOfAllMembers(t *testing.T) {

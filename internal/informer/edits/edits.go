@@ -143,9 +143,12 @@ func Held[T object.Object](v *table.Version[T], obj T) T {
 	return obj
 }
 
-// HoldAll replaces each of items by what [Held] returns for it.
-func HoldAll[T object.Object](v *table.Version[T], items []T) {
+// HoldAll returns items, with each one replaced by what [Held] returns for it. It does not modify items, because a
+// reader of an informer's Loading may still be reading them.
+func HoldAll[T object.Object](v *table.Version[T], items []T) []T {
+	held := make([]T, len(items))
 	for i, obj := range items {
-		items[i] = Held(v, obj)
+		held[i] = Held(v, obj)
 	}
+	return held
 }

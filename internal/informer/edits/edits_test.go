@@ -171,3 +171,19 @@ func TestChangesAreAppended(t *testing.T) {
 		t.Errorf("changes %q", texts(all))
 	}
 }
+
+// Objects of the same version are held once. The list itself does not change, because others may be reading it.
+// Guarantees: O10
+func TestHoldAll(t *testing.T) {
+	held := newObject("a", "u1", "1")
+	s := newStore(held, newObject("b", "u2", "1"))
+	again, newer := newObject("a", "u1", "1"), newObject("b", "u2", "2")
+	items := []*metav1.ObjectMeta{again, newer}
+	got := HoldAll(&s.version, items)
+	if got[0] != held || got[1] != newer {
+		t.Errorf("holds %v, want the held object and the newer one", got)
+	}
+	if items[0] != again || items[1] != newer {
+		t.Errorf("the list has become %v", items)
+	}
+}

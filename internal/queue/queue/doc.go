@@ -11,5 +11,6 @@
 //	ranks.go       the ready keys, by priority and by age
 //	delays.go      the delayed keys, a heap
 //	ownership.go   which keys may be handed out
+//	union.go       the keys of two states of an object
 //	generation.go  which keys must be done before a wait ends
 package queue

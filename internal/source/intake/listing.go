@@ -73,8 +73,12 @@ func (c *Collector[T]) take(o Result[T]) error {
 }
 
 // Items returns the objects. If several versions of an object are there, the last one counts. If several objects have
-// one key, only one of them is there. It must be called once.
-func (c *Collector[T]) Items() []T { return c.decoder.listed(c.listing.present()) }
+// one key, only one of them is there. It must be called once. Progress no longer shows them, because the sink can have
+// them from now on. Do not modify the slice: a reader of Progress may still be reading its array.
+func (c *Collector[T]) Items() []T {
+	c.progress.Arriving.show(&listing[T]{})
+	return c.decoder.listed(c.listing.present())
+}
 
 // Failure is an object that could not be decoded.
 type Failure struct {

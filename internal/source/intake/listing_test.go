@@ -92,3 +92,24 @@ func TestLastChangeOfAnObjectCounts(t *testing.T) {
 		}
 	}
 }
+
+// What has arrived is shown until the list is taken, and not after it: its objects can be in the store then.
+// Guarantees: O10
+func TestTakenListIsNotShown(t *testing.T) {
+	list := budget.New().Account(0).List("pods", slog.New(slog.DiscardHandler))
+	progress := &Progress[*corev1.Pod]{List: list, Source: fetch.NewSource(fetch.Config{}), first: true}
+	l := newDecoder[*corev1.Pod](t).Collector(Asked{}, false, progress)
+	if err := l.take(Result[*corev1.Pod]{Key: object.Key{Namespace: "ns", Name: "a"}, Object: arrival("a", "1")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	shown := func() int { return len(slices.Collect(progress.Arriving.All())) }
+	if n := shown(); n != 1 {
+		t.Errorf("%d objects are shown before the list is taken, want 1", n)
+	}
+	if n := len(l.Items()); n != 1 || shown() != 0 {
+		t.Errorf("%d objects in the list, %d are still shown", n, shown())
+	}
+}

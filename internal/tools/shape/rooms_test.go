@@ -30,10 +30,11 @@ var wings = map[string][]string{
 	"group":       nil,
 	"condition":   nil,
 	"ondemand":    nil,
+	"set":         {"queue"},
 	"tools":       nil,
 }
 
-// above are the folders in internal whose packages are above the root, and import it: engines of other packages.
+// above are the wings whose packages are above the root, and import it: engines of other packages.
 var above = []string{"set"}
 
 // ground are the folders in internal whose packages import only each other.

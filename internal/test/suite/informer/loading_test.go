@@ -64,6 +64,7 @@ func TestLoadingShowsAFirstListUnderWay(t *testing.T) {
 				if n := len(loading(inf)); n != 0 || inf.Store().Len() != all {
 					w.Errorf("%d objects after the list, and %d in the store", n, inf.Store().Len())
 				}
+				synctest.Wait() // the status follows the store
 				if list := world.StatusOf(inf).List; list.Rate != 0 || list.Left != 0 {
 					w.Errorf("after the list: %+v", list)
 				}
