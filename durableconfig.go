@@ -32,12 +32,13 @@ import (
 // have what it can decode, at least the metadata.
 //
 // The process may end at any moment. Then the handler receives again what it had received since the last save. It may
-// then receive an OnAdd for an object that it has, and an OnDelete for an object whose OnAdd it has not received:
-// before the handler receives an addition, the storage must know of it, so that the deletion cannot be lost. An
-// addition, and all changes behind it, therefore wait for a save, which notes all additions that wait, and which begins
-// when Interval has passed since the save before. While the storage fails, they wait as long; see [status.Durable]. The
-// status of the subscription counts this wait as a part of the call. After a call that has panicked, the next version
-// of the object comes as the first one would have.
+// then receive an OnAdd for an object that it has, an OnUpdate for one whose OnDelete it has received, because it
+// passes the filter again, and an OnDelete for an object whose OnAdd it has not received: before the handler receives
+// an addition, the storage must know of it, so that the deletion cannot be lost. An addition, and all changes behind
+// it, therefore wait for a save, which notes all additions that wait, and which begins when Interval has passed since
+// the save before. While the storage fails, they wait as long; see [status.Durable]. In the status of the subscription,
+// this wait is not a part of the call, but of Oldest. After a call that has panicked, the next version of the object
+// comes as the first one would have.
 //
 // The state does not depend on warm starts, on the resource versions of lists, or on the version of the resource: it
 // continues after a 410, with another version of a custom resource, and after a restore of etcd. The restored versions
@@ -47,8 +48,9 @@ import (
 // that begins without its Selections, or with a shard that moves between replicas, unless that is what you want.
 //
 // A deletion is only delivered if the object is gone: not for one that exists and cannot be decoded, nor for a
-// selection that the server refuses, nor until a resource has been absent for a minute. If the server is behind what
-// the handler has, for example because another API server answers, the comparison waits for up to 30 s.
+// selection that the server refuses, nor for up to a minute while a resource is absent, or while the store has no
+// resource version, because its selections do not agree yet on an object that moves. If the server is behind what the
+// handler has, for example because another API server answers, the comparison waits for up to 30 s.
 //
 // A state that is damaged, incomplete, or of another cluster ends the subscription with an error that wraps
 // [ErrDurableState] and names the files. To begin anew, delete them. Clusters are compared as by [WarmStartConfig], but

@@ -156,9 +156,6 @@ func (f foreign) End(error) { f.Close() }
 // Released implements deliver.Subscriber.
 func (f foreign) Released() <-chan struct{} { return f.Done() }
 
-// Kept implements deliver.Subscriber. Keys are not durable.
-func (foreign) Kept() status.Durable { return status.Durable{} }
-
 // writtenStores are several stores as one WrittenStore. Nil is none.
 type writtenStores iter.Seq[WrittenStore]
 
@@ -253,11 +250,11 @@ func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
 	if q.into.own != nil && e.Type != Deleted && !e.Initial {
 		change = changeOf(e.Old, e.Object)
 	}
-	keys := q.keys(e.Object)
+	var before []K
 	if !object.IsNil(e.Old) && !object.Same(e.Old, e.Object) {
-		keys = queue.Union(q.keys(e.Old), keys)
+		before = q.keys(e.Old)
 	}
-	q.into.add(change, o, keys...)
+	q.into.add(change, o, queue.Union(before, q.keys(e.Object))...)
 }
 
 // keyEnqueuer adds the key of each object to queue.

@@ -118,9 +118,9 @@ func TestEnqueueMapsToAnyKeyOfOldAndNew(t *testing.T) {
 	wantTaken(t, q, "nothing", map[Priority][]int{})
 }
 
-// The keys of an update are added together: no worker can take a key of the old state, and again for the new one.
+// Each key of an event is added once: no worker can take it, and again for the same event.
 // Guarantees: Q15
-func TestEnqueueAddsTheKeysOfAnUpdateTogether(t *testing.T) {
+func TestEnqueueAddsEachKeyOnce(t *testing.T) {
 	q := NewQueue(QueueConfig[int]{})
 	h := enqueues(q, func(m *partial) []int {
 		if n := q.Len(); n > 0 {
@@ -134,7 +134,13 @@ func TestEnqueueAddsTheKeysOfAnUpdateTogether(t *testing.T) {
 		if name == "other" {
 			want = append(want, 5)
 		}
+		adds := q.Status().Adds
 		wantTaken(t, q, name, map[Priority][]int{NormalPriority: want})
+		h.OnAdd(metaOf(name), false)
+		wantTaken(t, q, "addition", map[Priority][]int{NormalPriority: {len(name), 7}})
+		if n := int(q.Status().Adds - adds); n != 2 {
+			t.Errorf("%d keys were added for one event, want 2", n)
+		}
 	}
 }
 

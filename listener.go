@@ -63,7 +63,7 @@ type SubscriptionConfig[T Object] struct {
 	Name string
 	// Filter restricts the subscription to the objects for which it returns true. An object that starts to pass is
 	// delivered as an addition, an object that stops passing as a deletion. The handler's goroutine calls Filter, once for
-	// each version that it takes from the backlog. Nil means all objects.
+	// each version that it takes from the backlog, and more often with Durable. Nil means all objects.
 	Filter func(T) bool
 	// Delivery selects the changes that a slow handler receives. Zero means the latest of each key.
 	Delivery Delivery
@@ -205,7 +205,8 @@ func (s *Subscription) WaitSynced(ctx context.Context) error { return s.listener
 func (s *Subscription) Close() { s.listener.End(ErrClosed) }
 
 // Done returns a channel that is closed when the subscription has ended, the last call of the handler has returned, and
-// the state of a durable subscription is saved. Err then returns the reason. The handler itself must not wait for Done.
+// the last save of a durable subscription has returned or failed; see Status. Err then returns the reason. The handler
+// itself must not wait for Done.
 func (s *Subscription) Done() <-chan struct{} { return s.listener.Released() }
 
 // Err returns nil while the subscription is open. Afterwards it returns [ErrClosed] if Close ended it, an error that
@@ -215,10 +216,6 @@ func (s *Subscription) Err() error { return s.listener.Err() }
 
 // Status returns the present status of the subscription.
 func (s *Subscription) Status() status.Subscription { return s.listener.Status() }
-
-// Durable returns the present status of the state of a durable subscription; see [DurableConfig]. It returns the zero
-// value for other subscriptions.
-func (s *Subscription) Durable() status.Durable { return s.listener.Kept() }
 
 // eventBuffer is a Handler that collects events: at most two for each pending.
 type eventBuffer[T Object] []Event[T]

@@ -160,6 +160,7 @@ func (b *builder) informer(s informer.InformerStatus, prefix string) Informer {
 			OldestSeconds: h.Oldest.Seconds(),
 			Delays:        durations(h.Delays),
 			Calls:         durations(h.Calls),
+			Durable:       b.durable(h.Durable),
 		}
 		i.Subscriptions = append(i.Subscriptions, sub)
 		i.Severity = worse(i.Severity, sub.Severity)

@@ -163,6 +163,9 @@ func subscriptionProblems(s status.Subscription) (found []finding) {
 	if s.Blocking {
 		found = append(found, finding{SeverityWarning, "the informer waits for this handler", ""})
 	}
+	if s.Durable != nil && s.Durable.SaveError != nil {
+		found = append(found, finding{SeverityWarning, "its durable state cannot be saved, and new objects wait", ""})
+	}
 	return found
 }
 

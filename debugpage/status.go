@@ -269,6 +269,8 @@ type Subscription struct {
 	// Delays has the times from the store to the handler, and Calls the times that calls took.
 	Delays Durations `json:"delays"`
 	Calls  Durations `json:"calls"`
+	// Durable has the state of a durable subscription.
+	Durable *Durable `json:"durable,omitempty"`
 }
 
 // Durations is a histogram.

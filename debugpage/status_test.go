@@ -258,6 +258,27 @@ func TestProblems(t *testing.T) {
 			r.config = debugpage.Config{Informers: []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}}
 			r.expect("warning watch v1 pods: the state for a warm start cannot be saved")
 		},
+		"durable state that cannot be saved": func(r *rig) {
+			durable := status.Durable{Continues: true, LoadedKeys: 9, LoadedAge: time.Minute, LoadTime: time.Second, Differences: 2, Acknowledged: 8,
+				Unknown: 1, Saves: 3, SavedAt: time.Unix(1, 0).UTC(), SavedBytes: 10, SaveTime: time.Second, StoredBytes: 20}
+			s := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []status.Reflector{{State: status.ReflectorWatching, WatchOpen: true}},
+				Handlers: []status.Subscription{{Name: "audit", Synced: true, Durable: &durable}}}
+			r.config = debugpage.Config{Informers: []func() informer.InformerStatus{func() informer.InformerStatus { return s }}}
+			r.expect("")
+			want := &debugpage.Durable{Continues: true, LoadedKeys: 9, LoadedAgeSeconds: 60, LoadSeconds: 1, Differences: 2, Acknowledged: 8,
+				Unknown: 1, Saves: 3, SavedAt: durable.SavedAt, SavedBytes: 10, SaveSeconds: 1, StoredBytes: 20}
+			shown := func() *debugpage.Durable {
+				return ask[debugpage.Status](r, "status.json").Informers[0].Subscriptions[0].Durable
+			}
+			if diff := cmp.Diff(want, shown()); diff != "" {
+				r.Error(diff)
+			}
+			durable.SaveError = errors.New(secret)
+			r.expect("warning subscription v1 pods: audit: its durable state cannot be saved, and new objects wait")
+			if d := shown(); !d.SaveFailed || d.SaveFailure != "" {
+				r.Errorf("%+v", d)
+			}
+		},
 		"not started": func(r *rig) {
 			r.expect("warning watch v1 pods: not started")
 		},

@@ -98,7 +98,8 @@ func everything() informerprom.Config {
 					WarmStart: status.WarmStart{SaveError: errors.New("failed")}},
 			},
 			Handlers: []status.Subscription{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true,
-				Oldest: 4250 * time.Millisecond, Delays: durations(42), Calls: durations(43)}},
+				Oldest: 4250 * time.Millisecond, Delays: durations(42), Calls: durations(43),
+				Durable: &status.Durable{Acknowledged: 401, Unknown: 402, Saves: 403, SavedAt: time.UnixMilli(8_000_500), StoredBytes: 404, SaveTime: 405500 * time.Millisecond, SaveError: errors.New("secret")}}},
 		})},
 		Groups: []func() []informer.InformerStatus{fixed([]informer.InformerStatus{{Resource: informer.Resource{GroupVersionResource: pods}}})},
 		Sets: map[string]func() []informer.MemberStatus{"clusters": fixed([]informer.MemberStatus{

@@ -92,6 +92,16 @@
 //	informer_subscription_busy_seconds how long the current call of the handler has taken so far
 //	informer_subscription_blocking    subscriptions for whose handler the informer waits
 //
+// Durable subscriptions also have the following ones. The last three have no series before the first save:
+//
+//	informer_durable_acknowledged     objects that the handler has acknowledged
+//	informer_durable_unknown          acknowledged objects that the store lacks although they may exist
+//	informer_durable_saves_total      saves of the state
+//	informer_durable_save_failed      1 if the latest save failed
+//	informer_durable_saved_timestamp_seconds the time of the last save
+//	informer_durable_stored_bytes     the size of the state in the storage
+//	informer_durable_save_seconds     the time that the last save took
+//
 // # Sets of informers
 //
 // The metrics of sets have the label set, which is the key of Config.Sets. Their number does not grow with that of the

@@ -177,6 +177,20 @@ var (
 		"Number of subscriptions for whose handler the informer waits.", sum, ofSubscription)
 )
 
+// The metrics of durable subscriptions.
+var (
+	durableAcknowledged = gauge("informer_durable_acknowledged", "Number of objects that the handler has acknowledged.",
+		sum, ofSubscription)
+	durableUnknown = gauge("informer_durable_unknown",
+		"Number of acknowledged objects that the store lacks although they may exist.", sum, ofSubscription)
+	durableSaves  = counter("informer_durable_saves_total", "Saves of the state.", ofSubscription)
+	durableFailed = gauge("informer_durable_save_failed", "Whether the latest save failed: 1 or 0.", most, ofSubscription)
+	durableTime   = gauge("informer_durable_saved_timestamp_seconds", "Time of the last save since the Unix epoch.",
+		least, ofSubscription)
+	durableBytes = gauge("informer_durable_stored_bytes", "Size of the state in the storage.", sum, ofSubscription)
+	durableTook  = gauge("informer_durable_save_seconds", "Time that the last save took.", most, ofSubscription)
+)
+
 // The metrics of queues.
 var (
 	queueDepth   = gauge("workqueue_depth", "Current depth of workqueue by workqueue and priority", sum, ofDepth)

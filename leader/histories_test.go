@@ -337,8 +337,9 @@ func history(t *testing.T, seed uint64, total *tally) {
 		}
 		h.join() // the others may have ended
 		mended := time.Now()
-		// A request may still hang. A Paused holder may just have been taken for dead, and a candidate waits for the lease.
-		<-time.After(time.Minute)
+		// The requests of all workers may still hang, for the 90 s after which a silent connection is given up. A Paused
+		// holder may just have been taken for dead, and a candidate waits for the lease.
+		<-time.After(3 * time.Minute)
 		h.mu.Lock()
 		if !h.lastWrite.After(mended) {
 			h.Errorf("nobody writes after the last fault")

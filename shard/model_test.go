@@ -217,7 +217,7 @@ func history(t *testing.T, seed uint64, total *longest) {
 				key := informer.Key{Namespace: "ns", Name: fmt.Sprint("pod-", random.IntN(pods))}
 				if pod, ok := s.pods.Get(key); ok {
 					pod = pod.DeepCopy()
-					pod.Labels = map[string]string{"step": fmt.Sprint(len(s.steps))}
+					pod.Labels = map[string]string{"step": fmt.Sprint(random.Uint64())}
 					must(s.pods.Update(pod))
 				}
 			default:

@@ -2,7 +2,7 @@ package status
 
 import "time"
 
-// Durable is the status of a durable subscription; see informer.DurableConfig. It is the zero value for others.
+// Durable is the status of the state of a durable subscription; see informer.DurableConfig.
 type Durable struct {
 	// Continues is true once the subscription has compared the store with a saved state, and false at a first start.
 	Continues bool
@@ -16,7 +16,8 @@ type Durable struct {
 	// Acknowledged is the number of objects that the handler has received and that are not deleted.
 	Acknowledged int
 	// Unknown is the number of acknowledged objects that the store lacks although they may exist: they could not be
-	// decoded, the server refuses their selection, or the resource has been absent for less than a minute.
+	// decoded, the server refuses their selection, or the resource has been absent, or the store without a version, for
+	// less than a minute.
 	Unknown int
 	// Saves counts the saves of this process. SavedAt is the time of the last one, SavedBytes the number of bytes that it
 	// has written, and SaveTime the time that it took. StoredBytes is the number of bytes of the state in the storage.

@@ -20,4 +20,6 @@ type Subscription struct {
 	Synced bool
 	// Blocking is true while the informer waits for the handler; see informer.DeliverEveryBlocking.
 	Blocking bool
+	// Durable is the status of the state of a durable subscription, and nil for others; see informer.DurableConfig.
+	Durable *Durable
 }

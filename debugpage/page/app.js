@@ -447,6 +447,12 @@ const warmStartFacts = (s) => [
   ['Latest save', s.saveFailed && `failed${s.saveFailure ? `: ${s.saveFailure}` : ''}`, true],
 ];
 
+function durableText(s) {
+  if (s.saveFailed) return `cannot be saved${s.saveFailure ? `: ${s.saveFailure}` : ''}`;
+  const unknown = s.unknown ? `, ${number(s.unknown)} of them unknown` : '';
+  return `${plural(s.acknowledged, 'object')}${unknown}` + (s.saves ? `, ${bytes(s.storedBytes)}, saved ${ago(s.savedAt)} ago` : '');
+}
+
 const auditFacts = (a) => facts(
   ['Results', `${number(a.equal)} equal, ${number(a.different)} different, ${number(a.failed)} failed`],
   ['Objects that differed', number(a.differ)],
@@ -538,6 +544,7 @@ const tables = {
     {title: 'Delay, mean / p99', number: true, help: `time from the store to the handler; ${bound}`, cell: (s) => durations(s.delays)},
     {title: 'Call, mean / p99', number: true, help: bound, cell: (s) => durations(s.calls)},
     {title: 'Blocking', cell: (s) => bad(s.blocking, s.blocking ? 'yes' : 'no')},
+    {title: 'Durable state', wrap: true, help: 'the objects that the handler has acknowledged', cell: (s) => s.durable ? bad(s.durable.saveFailed, durableText(s.durable)) : ''},
   ], {
     state: (s) => [s.severity || (s.synced ? 'ok' : 'idle'), s.severity ? 'Slow' : s.synced ? 'Synced' : 'Syncing'],
     empty: empty('No subscriptions', 'A handler that subscribes to an informer appears here.'),

@@ -103,11 +103,19 @@ func newReplica(config *rest.Config, namespace, probes string, workers int, log 
 			return nil, err
 		}
 	}
-	controller, err := website.New(clients[0], clients[1], website.Config{Workers: workers, Logger: log})
+	// The replica survives an outage of the API server. Until it leads again, the gate is closed: the controller
+	// reconciles nothing, and its client writes nothing but events.
+	gate := new(informer.Gate)
+	controller, err := website.New(clients[0].WithGate(gate), clients[1], website.Config{Workers: workers, Logger: log})
 	if err != nil {
 		return nil, err
 	}
-	elector, err := leader.New(clients[2], leader.Config{Namespace: namespace, Name: "website-controller", Logger: log})
+	elector, err := leader.New(clients[2], leader.Config{
+		Namespace: namespace,
+		Name:      "website-controller",
+		Recover:   gate,
+		Logger:    log,
+	})
 	if err != nil {
 		return nil, err
 	}

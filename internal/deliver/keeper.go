@@ -33,29 +33,20 @@ type Keeper[T object.Object] interface {
 type keeping[T object.Object] struct {
 	Keeper[T]
 	started  bool          // a goroutine runs keep
-	compared bool          // changes reach the backlog
+	compared chan struct{} // closed when changes reach the backlog
 	closed   bool          // the keeper has saved for the last time
 	quiet    chan struct{} // closed when the listener has ended and no call is under way
 }
 
 // Keep gives l a keeper, before [Hub.Join].
 func (l *Listener[T]) Keep(k Keeper[T]) {
-	l.keeping = &keeping[T]{Keeper: k, quiet: make(chan struct{})}
+	l.keeping = &keeping[T]{Keeper: k, compared: make(chan struct{}), quiet: make(chan struct{})}
 }
 
-// Kept returns the status of the keeper, or the zero value if there is none.
-func (l *Listener[T]) Kept() status.Durable {
-	if l.keeping == nil {
-		return status.Durable{}
-	}
-	return l.keeping.Status()
+// waitsForKeeperLocked reports whether no changes reach the backlog yet.
+func (l *Listener[T]) waitsForKeeperLocked() bool {
+	return l.keeping != nil && !run.IsClosed(l.keeping.compared)
 }
-
-// Kept returns the zero value.
-func (Ended) Kept() status.Durable { return status.Durable{} }
-
-// waitsForKeeper reports whether no changes reach the backlog yet.
-func (l *Listener[T]) waitsForKeeperLocked() bool { return l.keeping != nil && !l.keeping.compared }
 
 // startKeepingLocked starts the keeper. The caller must hold the lock of the hub, whose store has the whole collection.
 func (l *Listener[T]) startKeepingLocked() {
@@ -102,7 +93,9 @@ func (l *Listener[T]) Compare() {
 		given = l.filter.given // later, only the delivering goroutine may use it
 	}
 	changes := l.keeping.Compare(given)
-	l.keeping.compared = true
+	if first {
+		close(l.keeping.compared)
+	}
 	_ = l.enqueueLocked(changes, true, time.Since(l.epoch)) // changes of Compare do not count toward a limit
 	if first {
 		l.loadLocked()
@@ -137,8 +130,20 @@ func (l *Listener[T]) mayPass(obj T) (passes bool) {
 	return l.filter.passes(obj)
 }
 
+// Await waits, within a call of the handler, until ready is closed or l has ended. This is not time of the call, so
+// that a handler which waits for its keeper is not a slow one: the change waits as those of the backlog do.
+func (l *Listener[T]) Await(ready <-chan struct{}) {
+	l.mu.Lock()
+	l.calls.await(time.Since(l.epoch))
+	l.mu.Unlock()
+	select {
+	case <-ready:
+	case <-l.closed:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls.resume(time.Since(l.epoch))
+}
+
 // Synced returns a channel that is closed when the handler has processed the initial changes.
 func (l *Listener[T]) Synced() <-chan struct{} { return l.synced }
-
-// Ended returns a channel that is closed when the listener has ended.
-func (l *Listener[T]) Ended() <-chan struct{} { return l.closed }

@@ -66,7 +66,6 @@ type Subscriber interface {
 	Released() <-chan struct{}
 	Err() error
 	Status() status.Subscription
-	Kept() status.Durable
 }
 
 // ErrBacklog indicates that a listener ended because its handler was too many changes behind.
@@ -191,8 +190,13 @@ func (l *Listener[T]) Err() error {
 // Status is the present status.
 func (l *Listener[T]) Status() status.Subscription {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.statusLocked(time.Since(l.epoch))
+	s := l.statusLocked(time.Since(l.epoch))
+	l.mu.Unlock()
+	if l.keeping != nil {
+		kept := l.keeping.Status()
+		s.Durable = &kept
+	}
+	return s
 }
 
 func (l *Listener[T]) statusLocked(now time.Duration) status.Subscription {
@@ -205,11 +209,13 @@ func (l *Listener[T]) statusLocked(now time.Duration) status.Subscription {
 	if took := l.calls.took; took != nil {
 		s.Delays, s.Calls = took.delays, took.times
 	}
-	if l.calls.underWay {
-		s.Busy = now - l.calls.began
-	}
+	s.Busy = l.calls.busy(now)
 	if first := l.backlog.oldest(); first != nil {
 		s.Oldest = now - first.arrival
+	}
+	if l.calls.awaits { // the change waits as those of the backlog do
+		s.Backlog++
+		s.Oldest = now - l.calls.changed
 	}
 	return s
 }
@@ -296,6 +302,11 @@ func (l *Listener[T]) waitForRoom(ctx context.Context) {
 // waitUntilIdle waits until the handler has received the whole backlog. Nothing may be added to it meanwhile.
 func (l *Listener[T]) waitUntilIdle(ctx context.Context) {
 	l.mu.Lock()
+	if k := l.keeping; k != nil && k.started && !run.IsClosed(k.compared) {
+		l.mu.Unlock()
+		l.waitFor(ctx, k.compared)
+		l.mu.Lock()
+	}
 	if l.backlog.empty() && !l.calls.underWay {
 		l.mu.Unlock()
 		return

@@ -11,7 +11,10 @@ import (
 // calls measures the calls of a handler.
 type calls struct {
 	underWay bool
-	began    time.Duration // when the present call, or the last one, began
+	awaits   bool          // the call under way waits for the keeper
+	changed  time.Duration // when the change of the present call happened
+	began    time.Duration // when the present call began, later by the time that it has waited for the keeper
+	since    time.Duration // when the wait for the keeper began
 	took     *durations    // nil before the first call
 }
 
@@ -25,8 +28,26 @@ func (c *calls) begin(now, changed time.Duration) {
 	if c.took == nil {
 		c.took = &durations{}
 	}
-	c.underWay, c.began = true, now
+	c.underWay, c.began, c.changed = true, now, changed
 	histogram.Add(&c.took.delays, now-changed)
+}
+
+// await begins a wait for the keeper, and resume ends it.
+func (c *calls) await(now time.Duration) { c.awaits, c.since = true, now }
+
+func (c *calls) resume(now time.Duration) {
+	c.awaits, c.began = false, c.began+now-c.since
+}
+
+// busy returns how long the call under way has taken, without its wait for the keeper.
+func (c *calls) busy(now time.Duration) time.Duration {
+	switch {
+	case !c.underWay:
+		return 0
+	case c.awaits:
+		now = c.since
+	}
+	return now - c.began
 }
 
 func (c *calls) end(now time.Duration) {
@@ -114,8 +135,10 @@ func (l *Listener[T]) deliver(p *pending[T]) {
 func (l *Listener[T]) deliverFiltered(p *pending[T]) {
 	old, has := l.filter.given[p.Key]
 	if has && p.Deleted && l.Open() {
-		delete(l.filter.given, p.Key)
-		has = false
+		if object.IsNil(p.New) || old.GetUID() == p.Last.GetUID() { // otherwise, a keeper has found that the handler has both
+			delete(l.filter.given, p.Key)
+			has = false
+		}
 		l.handler.OnDelete(p.Last, p.Final)
 	}
 	if object.IsNil(p.New) || !l.Open() {

@@ -263,6 +263,7 @@ func (f *Informer[T]) durableStore() durable.Store[T] {
 	return durable.Store[T]{
 		View:      func() durable.View[T] { return f.store.Snapshot() },
 		Published: f.store.Published,
+		Retired:   f.Retired,
 		Lacks: func() func(namespace string) bool {
 			lacking := f.feeder.lacking()
 			return func(namespace string) bool {

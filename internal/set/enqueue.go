@@ -72,22 +72,23 @@ type enqueuer[ID comparable, T informer.Object, K comparable] struct {
 	keys  func(ID, T) []K
 }
 
-func (q enqueuer[ID, T, K]) OnAdd(id ID, obj T, initial bool) { q.add(q.keys(id, obj), initial) }
+func (q enqueuer[ID, T, K]) OnAdd(id ID, obj T, initial bool) { q.add(id, nil, obj, initial) }
 
 func (q enqueuer[ID, T, K]) OnUpdate(id ID, old, new T) {
-	keys, same := q.keys(id, new), object.Same(old, new) // the same in a resync
-	if !same {
-		keys = queue.Union(q.keys(id, old), keys)
+	if object.Same(old, new) { // a resync
+		q.add(id, nil, new, true)
+		return
 	}
-	q.add(keys, same)
+	q.add(id, q.keys(id, old), new, false)
 }
 
-func (q enqueuer[ID, T, K]) OnDelete(id ID, last T, _ bool) { q.add(q.keys(id, last), false) }
+func (q enqueuer[ID, T, K]) OnDelete(id ID, last T, _ bool) { q.add(id, nil, last, false) }
 
-func (q enqueuer[ID, T, K]) add(keys []K, canWait bool) {
+// add adds the keys of obj, and those of its state before.
+func (q enqueuer[ID, T, K]) add(id ID, before []K, obj T, canWait bool) {
 	var o informer.AddOptions
 	if canWait {
 		o.Priority = informer.LowPriority
 	}
-	q.queue.AddWith(o, keys...)
+	q.queue.AddWith(o, queue.Union(before, q.keys(id, obj))...)
 }

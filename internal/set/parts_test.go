@@ -209,9 +209,9 @@ func (r *reconciled) take() []key {
 	return keys
 }
 
-// The keys of an update are added together: no worker can take a key of the old state, and again for the new one.
+// Each key of an event is added once: no worker can take it, and again for the same event.
 // Guarantees: Q15
-func TestEnqueueAddsTheKeysOfAnUpdateTogether(t *testing.T) {
+func TestEnqueueAddsEachKeyOnce(t *testing.T) {
 	q := informer.NewQueue(informer.QueueConfig[key]{})
 	h := enqueuer[string, *corev1.Pod, key]{q, func(id string, p *corev1.Pod) []key {
 		if n := q.Len(); n > 0 {

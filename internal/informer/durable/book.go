@@ -2,7 +2,6 @@ package durable
 
 import (
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,20 +23,19 @@ type book[T object.Object] struct {
 
 	mu       sync.Mutex // protects the fields below
 	has      map[object.Key]entry[T]
-	owed     map[object.Key][]entry[T]   // additions that an earlier process had noted, and that are not settled
-	changed  map[object.Key]struct{}     // keys that the base in the storage has otherwise
-	unknown  map[object.Key]struct{}     // keys of has or owed that the store lacks although they may exist
-	noted    map[id]struct{}             // additions that the storage has
-	underWay T                           // the addition that the handler is receiving, or nil
-	waits    bool                        // underWay is not noted
-	waiting  map[id]T                    // additions that waited behind an addition that was not noted
-	tried    map[id]struct{}             // deletions of this process that the handler has not acknowledged
-	unsaved  bool                        // something was acknowledged since the last save began
-	highest  string                      // the highest resource version that was acknowledged
-	lacks    func(namespace string) bool // see Store.Lacks
+	owed     map[object.Key][]entry[T] // additions that an earlier process had noted, and that are not settled
+	changed  map[object.Key]struct{}   // keys that the base in the storage has otherwise
+	unknown  map[object.Key]struct{}   // keys of has or owed that the store lacks although they may exist
+	noted    map[id]struct{}           // additions that the storage has
+	underWay T                         // the addition that the handler is receiving, or nil
+	waits    bool                      // underWay is not noted
+	waiting  map[id]T                  // additions that waited behind an addition that was not noted
+	tried    map[id]struct{}           // deletions of this process that the handler has not acknowledged
+	unsaved  bool                      // something was acknowledged since the last save began
+	highest  string                    // the highest resource version that was acknowledged
 	compared bool
-	began    time.Time // when the store was first compared
-	initial  bool      // the handler has not yet had all objects of the first start
+	doubt    doubt
+	initial  bool // the handler has not yet had all objects of the first start
 }
 
 // entry is an acknowledged object. obj is nearly always the one of the store, so that an entry takes little memory.
@@ -244,11 +242,11 @@ func (b *book[T]) first() bool {
 	return b.initial
 }
 
-// len returns the number of acknowledged objects, and of keys that are unknown.
-func (b *book[T]) len() (all, unknown int) {
+// len returns the number of acknowledged objects, and of keys that are unknown. ok is false after drop.
+func (b *book[T]) len() (all, unknown int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.has), len(b.unknown)
+	return len(b.has), len(b.unknown), b.has != nil
 }
 
 // ask asks what the store lacks, before a comparison.
@@ -256,7 +254,7 @@ func (b *book[T]) ask() {
 	lacks := b.store.Lacks()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lacks = lacks
+	b.doubt.lacks = lacks
 }
 
 // drop drops all objects.
@@ -264,5 +262,5 @@ func (b *book[T]) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.has, b.owed, b.changed, b.unknown, b.noted, b.waiting, b.tried = nil, nil, nil, nil, nil, nil, nil
-	b.store, b.lacks, b.underWay = Store[T]{}, nil, *new(T)
+	b.store, b.doubt, b.underWay = Store[T]{}, doubt{}, *new(T)
 }

@@ -10,10 +10,39 @@ import (
 	"github.com/typedinformer/informer/internal/source/snapshotfile"
 )
 
-// absentTime is how long a resource must be absent before its objects count as deleted. An informer without objects
+// doubtTime is how long a resource must be absent before its objects count as deleted. An informer without objects
 // believes discovery at once, although its documents can lack a resource while custom resource definitions change.
-// Until then, the informer has tried again.
-const absentTime = time.Minute
+// Until then, the informer has tried again. It is also how long a store without a version is in doubt: its selections
+// may not agree yet on an object that moves between them, or it has no versions at all.
+const doubtTime = time.Minute
+
+// doubt is what a store may lack although it is synced.
+type doubt struct {
+	lacks func(namespace string) bool // see Store.Lacks
+	// absent is when the store was first compared. silent is since when it has been found without a version, and zero if
+	// it has one.
+	absent, silent time.Time
+}
+
+// look notes whether the store has no version, although it had one.
+func (d *doubt) look(isSilent bool) {
+	now := time.Now()
+	if d.absent.IsZero() {
+		d.absent = now
+	}
+	if !isSilent {
+		d.silent = time.Time{}
+	} else if d.silent.IsZero() {
+		d.silent = now
+	}
+}
+
+// of reports whether the store may lack an object of namespace. absent says that it has none there because the server
+// does not serve the resource.
+func (d *doubt) of(namespace string, absent bool) bool {
+	return d.lacks(namespace) || absent && time.Since(d.absent) < doubtTime ||
+		!d.silent.IsZero() && time.Since(d.silent) < doubtTime
+}
 
 // load notes an object of the storage. If the store has the same version, it keeps that one, and none of r's memory.
 // changed is true if the base does not have r.
@@ -52,10 +81,11 @@ func (b *book[T]) compare(given map[object.Key]T) (changes []deliver.Change[T]) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	view := b.store.View()
+	b.doubt.look(view.ResourceVersion() == "" && object.Ordered(b.highest))
 	if b.compared {
 		return b.clearedLocked(view)
 	}
-	b.compared, b.began = true, time.Now()
+	b.compared = true
 	if len(b.has) == 0 {
 		changes = make([]deliver.Change[T], 0, view.Len())
 	}
@@ -79,7 +109,7 @@ func (b *book[T]) compare(given map[object.Key]T) (changes []deliver.Change[T]) 
 	slices.SortFunc(changes, byKey[T])
 	if given != nil {
 		for key := range b.keysLocked() {
-			given[key] = b.lastLocked(key)
+			given[key] = b.lastLocked(view, key)
 		}
 	}
 	return changes
@@ -101,12 +131,19 @@ func (b *book[T]) keysLocked() func(yield func(object.Key) bool) {
 	}
 }
 
-// lastLocked returns the object of key that the handler has or may have.
-func (b *book[T]) lastLocked(key object.Key) T {
+// lastLocked returns the object of key that the handler has or may have: if there are several, the one that exists.
+func (b *book[T]) lastLocked(view View[T], key object.Key) (last T) {
+	now, lives := view.Get(key)
+	all := b.owed[key]
 	if have, ok := b.has[key]; ok {
-		return have.obj
+		all = append([]entry[T]{have}, all...)
 	}
-	return b.owed[key][0].obj
+	for _, e := range all {
+		if lives && e.obj.GetUID() == now.GetUID() {
+			return e.obj
+		}
+	}
+	return all[0].obj
 }
 
 // changeLocked returns the change from what the handler has or may have of key to obj, or to nothing if obj is nil.
@@ -156,8 +193,8 @@ func (b *book[T]) clearedLocked(view View[T]) (changes []deliver.Change[T]) {
 
 // mayExist reports whether the server may have an object that view lacks.
 func (b *book[T]) mayExist(view View[T], key object.Key) bool {
-	return view.Undecodable(key) != nil || b.lacks(key.Namespace) ||
-		view.Absent(key.Namespace) && time.Since(b.began) < absentTime
+	return !b.store.Retired() &&
+		(view.Undecodable(key) != nil || b.doubt.of(key.Namespace, view.Absent(key.Namespace)))
 }
 
 func byKey[T object.Object](a, b deliver.Change[T]) int {

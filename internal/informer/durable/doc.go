@@ -60,6 +60,8 @@ type Store[T object.Object] struct {
 	// Lacks returns a function that reports whether View may lack objects of a namespace, although it is synced. It must
 	// not be called with the lock of the hub.
 	Lacks func() func(namespace string) bool
+	// Retired reports whether View is empty because the informer ends for good, or is going to be.
+	Retired func() bool
 }
 
 // View is the content of a store at one moment.

@@ -71,10 +71,12 @@ func (f *files) open(ctx context.Context, name string, c *Config) (*file, error)
 		return nil, f.unreadable(name, err)
 	}
 	opened := &file{Closer: r, bytes: counting{Reader: r}}
-	if opened.Reader, err = snapshotfile.NewReader(&opened.bytes); err == nil {
-		err = json.Unmarshal(opened.Header, &opened.header)
+	if opened.Reader, err = snapshotfile.NewReader(&opened.bytes); err != nil {
+		r.Close()
+		return nil, f.unreadable(name, err)
 	}
 	h := &opened.header
+	err = json.Unmarshal(opened.Header, h)
 	if err == nil && (h.Name != c.Name || h.Resource != c.Resource.String()) {
 		err = fmt.Errorf("it is of the subscription %.100q of %.100s, not %q of %s", h.Name, h.Resource, c.Name, c.Resource)
 	}

@@ -26,19 +26,20 @@ func (h handler[T]) OnAdd(obj T, initial bool) {
 // add calls OnAdd when the storage knows of that.
 func (h handler[T]) add(obj T, initial bool) {
 	l := h.listener()
-	for {
-		wait := h.book.announce(obj, l.Waiting)
-		if wait == nil {
+	for l.Open() {
+		saved := h.book.announce(obj, l.Waiting)
+		if saved == nil {
 			break
 		}
-		select {
-		case <-wait:
-		case <-l.Ended():
-			return
-		}
+		l.Await(saved)
 	}
+	defer h.give(obj, initial) // also if a deletion panics
 	h.deleteOthers(obj)
-	if !l.Open() {
+}
+
+// give calls OnAdd.
+func (h handler[T]) give(obj T, initial bool) {
+	if !h.listener().Open() {
 		return
 	}
 	returned := false
@@ -69,7 +70,12 @@ func (h handler[T]) OnUpdate(old, new T) {
 
 // OnDelete implements deliver.Handler.
 func (h handler[T]) OnDelete(last T, final bool) {
+	defer h.remove(last, final) // also if another deletion panics
 	h.deleteOthers(last)
+}
+
+// remove calls OnDelete.
+func (h handler[T]) remove(last T, final bool) {
 	if !h.listener().Open() {
 		return
 	}

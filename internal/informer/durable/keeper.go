@@ -24,6 +24,7 @@ type Keeper[T object.Object] struct {
 
 	cluster, server string    // the present ones
 	began           time.Time // of the last save
+	rests           time.Time // until then, unknown keys are not compared
 
 	mu     sync.Mutex // protects status
 	status status.Durable
@@ -43,9 +44,9 @@ func (k *Keeper[T]) Handler(next deliver.Handler[T]) deliver.Handler[T] {
 // Status implements deliver.Keeper.
 func (k *Keeper[T]) Status() status.Durable {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	s := k.status
-	k.mu.Unlock()
-	if all, unknown := k.book.len(); all > 0 {
+	if all, unknown, ok := k.book.len(); ok {
 		s.Acknowledged, s.Unknown = all, unknown
 	}
 	return s
@@ -138,7 +139,7 @@ func (k *Keeper[T]) load(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	all, _ := k.book.len()
+	all, _, _ := k.book.len()
 	k.update(func(st *status.Durable) {
 		st.Continues, st.LoadedKeys, st.LoadedAge = true, all, began.Sub(h.Time)
 		st.LoadTime, st.Differences = time.Since(began), differences
@@ -202,10 +203,7 @@ func (k *Keeper[T]) Keep(ctx context.Context, l *deliver.Listener[T]) {
 				since = time.Now()
 			}
 		case <-timer.C:
-			if _, unknown := k.book.len(); unknown > 0 {
-				k.book.ask()
-				l.Compare()
-			}
+			k.compareAgain(l)
 			since = time.Time{}
 			if unsaved, _ := k.book.wants(); unsaved && k.save(ctx) != nil {
 				since = time.Now()
@@ -216,12 +214,24 @@ func (k *Keeper[T]) Keep(ctx context.Context, l *deliver.Listener[T]) {
 	}
 }
 
+// compareAgain compares the unknown keys again. The informer waits meanwhile, so this takes at most a hundredth of the
+// time.
+func (k *Keeper[T]) compareAgain(l *deliver.Listener[T]) {
+	began := time.Now()
+	if _, unknown, _ := k.book.len(); unknown == 0 || began.Before(k.rests) {
+		return
+	}
+	k.book.ask()
+	l.Compare()
+	k.rests = time.Now().Add(100 * time.Since(began))
+}
+
 // due returns when to save next. An addition that waits makes it earlier, so that it waits only after a recent save.
 func (k *Keeper[T]) due(since time.Time) (due time.Time, ok bool) {
 	if _, waits := k.book.wants(); waits {
 		return k.began.Add(k.config.Interval), true
 	}
-	if _, unknown := k.book.len(); since.IsZero() && unknown > 0 {
+	if _, unknown, _ := k.book.len(); since.IsZero() && unknown > 0 {
 		since = time.Now()
 	}
 	return since.Add(k.config.Interval), !since.IsZero()
@@ -238,9 +248,13 @@ func (k *Keeper[T]) Close() {
 			_ = k.save(context.Background())
 		}
 	}
-	all, unknown := k.book.len()
-	k.update(func(st *status.Durable) { st.Acknowledged, st.Unknown = all, unknown })
-	k.book.drop()
+	all, unknown, _ := k.book.len()
+	k.update(func(st *status.Durable) {
+		if k.compared {
+			st.Acknowledged, st.Unknown = all, unknown
+		}
+		k.book.drop()
+	})
 }
 
 // save saves once. It notes a failure in the status, and logs it unless the save before failed, too.

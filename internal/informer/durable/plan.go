@@ -2,6 +2,7 @@ package durable
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
@@ -77,6 +78,9 @@ func (p *plan[T]) note(e entry[T]) {
 	if _, ok := p.noted[i]; !ok {
 		p.noted[i] = struct{}{}
 		p.ahead = append(p.ahead, e)
+		if version := e.obj.GetResourceVersion(); object.Older(p.highest, version) {
+			p.highest = version // the next process must not compare with a store that is older
+		}
 	}
 }
 
@@ -117,11 +121,20 @@ func (b *book[T]) synced() {
 	}
 }
 
-// quiet notes that no call of the handler is under way any more.
+// quiet notes that no call of the handler is under way any more, and none follows. An addition that the storage has
+// noted and that the handler has not received must leave the storage: the object may have been deleted meanwhile.
 func (b *book[T]) quiet() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.underWay, b.waits, b.waiting = *new(T), false, nil
+	for i := range b.noted {
+		has := func(e entry[T]) bool { return e.obj.GetUID() == i.uid }
+		have, ok := b.has[i.key]
+		if !(ok && has(have)) && !slices.ContainsFunc(b.owed[i.key], has) {
+			b.unsaved = true
+			return
+		}
+	}
 }
 
 // records yields the records of a save.

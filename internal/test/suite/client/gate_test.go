@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -68,6 +70,39 @@ func TestGateOfAClient(t *testing.T) {
 		}
 		if verbs := w.Server.Requests(); !slices.ContainsFunc(verbs, func(r informertest.Request) bool { return r.Verb == "delete" }) {
 			w.Error("nothing was deleted")
+		}
+	})
+}
+
+// A write whose transport panics has left its pass: the gate can close, and another process may do the work.
+//
+// Guarantees: Q14
+func TestGateOfAPanickingTransport(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		gate := new(informer.Gate)
+		gate.Open(nil)
+		client := w.Client(func(config *rest.Config) {
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return world.RoundTripper(func(r *http.Request) (*http.Response, error) {
+					if r.Method != http.MethodGet {
+						panic("transport")
+					}
+					return next.RoundTrip(r)
+				})
+			})
+		})
+		pods := informer.NewTypedClient[*corev1.Pod](client.WithGate(gate), world.PodGVR)
+		func() {
+			defer func() {
+				if r := recover(); r != "transport" {
+					w.Errorf("recovered %v", r)
+				}
+			}()
+			_ = pods.Delete(w.Context(), world.KeyA, metav1.DeleteOptions{})
+		}()
+		gate.Close(context.DeadlineExceeded)
+		if err := gate.WaitLeft(w.Context()); err != nil || gate.Status().Passes != 0 {
+			w.Errorf("%v, %+v", err, gate.Status())
 		}
 	})
 }

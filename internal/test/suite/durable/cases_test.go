@@ -70,16 +70,22 @@ func TestAdditionsWaitForTheStorage(t *testing.T) {
 		w.Create(world.NewPod("ns", "b", "v=1"))
 		time.Sleep(time.Minute)
 		second.rec.want(w.T)
-		if s := second.Durable(); s.SaveError == nil || s.Acknowledged != 1 || second.Err() != nil {
+		if s := second.durable(); s.SaveError == nil || s.Acknowledged != 1 || second.Err() != nil {
 			w.Errorf("%+v, %v", s, second.Err())
 		}
-		if n := strings.Count(second.log.String(), "cannot be saved"); n != 1 {
+		if n := strings.Count(second.log.String(), "cannot be saved"); n != 1 || strings.Contains(second.log.String(), "slow") {
 			w.Errorf("%d lines: %s", n, second.log)
+		}
+		if s := second.Subscription.Status(); s.Busy != 0 || s.Backlog != 1 || s.Oldest != time.Minute {
+			w.Errorf("the wait counts as a call, or the change is not shown: %+v", s)
 		}
 		m.fail(nil)
 		time.Sleep(time.Second)
 		second.rec.want(w.T, "add ns/b 1 initial=false")
-		if s := second.Durable(); s.SaveError != nil || !strings.Contains(second.log.String(), "succeeds again") {
+		if s := second.Subscription.Status(); s.Calls.Max > time.Second {
+			w.Errorf("the wait counts as a call: %+v", s)
+		}
+		if s := second.durable(); s.SaveError != nil || !strings.Contains(second.log.String(), "succeeds again") {
 			w.Errorf("%+v: %s", s, second.log)
 		}
 		second.stop()
@@ -282,7 +288,7 @@ func TestUndecodedObjectIsNotDeleted(t *testing.T) {
 			second := again(w, config, m)
 			time.Sleep(time.Minute)
 			second.rec.want(w.T)
-			if s := second.Durable(); s.Unknown != 1 || s.Acknowledged != 1 || !second.Subscription.HasSynced() {
+			if s := second.durable(); s.Unknown != 1 || s.Acknowledged != 1 || !second.Subscription.HasSynced() {
 				w.Errorf("%+v", s)
 			}
 			if gone {

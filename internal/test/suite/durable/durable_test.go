@@ -14,6 +14,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/internal/test/world"
+	"github.com/typedinformer/informer/status"
 )
 
 var pods = informer.Resource{GroupVersionResource: world.PodGVR}
@@ -80,6 +81,8 @@ type life struct {
 	stop func()
 }
 
+func (l life) durable() status.Durable { return *l.Subscription.Status().Durable }
+
 // live runs an informer until stop. Each of prepare is called before that.
 func live(w world.World, client *informer.Client, config informer.Config[*corev1.Pod],
 	sub informer.SubscriptionConfig[*corev1.Pod], prepare ...func(life)) life {
@@ -124,7 +127,7 @@ func TestContinuesWhereItStopped(t *testing.T) {
 					w.Relabel("ns", "b", "2")
 					first.rec.want(w.T, "update ns/b 2 from 1")
 					first.stop()
-					if s := first.Durable(); s.Acknowledged != 4 || s.SaveError != nil || s.Continues {
+					if s := first.durable(); s.Acknowledged != 4 || s.SaveError != nil || s.Continues {
 						t.Errorf("first: %+v", s)
 					}
 
@@ -142,7 +145,7 @@ func TestContinuesWhereItStopped(t *testing.T) {
 					if !second.Subscription.HasSynced() {
 						t.Error("the subscription is not synced")
 					}
-					if s := second.Durable(); s.Acknowledged != 4 || s.LoadedKeys != 4 || !s.Continues || s.Differences != 3 {
+					if s := second.durable(); s.Acknowledged != 4 || s.LoadedKeys != 4 || !s.Continues || s.Differences != 3 {
 						t.Errorf("second: %+v", s)
 					}
 					w.Relabel("ns", "d", "2")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -168,6 +169,72 @@ func TestPanicInAnAdditionLosesNoDeletion(t *testing.T) {
 		w.Delete("ns", "b")
 		third := again(w, world.Quiet[*corev1.Pod](), m)
 		third.rec.want(w.T, "delete ns/b 1 (metadata) final=false")
+		third.stop()
+	})
+}
+
+// The handler has two objects of one name, because the deletion of the first one panicked. In the next process, each is
+// judged on its own: by the filter, and if the deletion of the other one panics.
+// Guarantees: H15, H17
+func TestTwoObjectsOfOneName(t *testing.T) {
+	passes := func(pod *corev1.Pod) bool { return pod.Labels["v"] != "3" }
+	fails := func(prefix string) func(string) bool {
+		return func(line string) bool { return strings.HasPrefix(line, prefix) }
+	}
+	for name, c := range map[string]struct {
+		filter func(*corev1.Pod) bool
+		change func(w world.World)
+		fails  string
+		want   []string
+	}{
+		"passes":         {passes, func(w world.World) { w.Relabel("ns", "a", "4") }, "none", []string{"delete ns/a 1 (metadata) final=false", "update ns/a 4 from 2 (metadata)"}},
+		"does not pass":  {passes, func(w world.World) { w.Relabel("ns", "a", "3") }, "none", []string{"delete ns/a 1 (metadata) final=false", "delete ns/a 2 (metadata) final=false"}},
+		"unchanged":      {passes, func(world.World) {}, "none", []string{"delete ns/a 1 (metadata) final=false"}},
+		"both gone":      {nil, func(w world.World) { w.Delete("ns", "a") }, "none", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false"}},
+		"one panics":     {nil, func(w world.World) { w.Delete("ns", "a") }, "delete ns/a 2", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false"}},
+		"before another": {nil, func(w world.World) { w.Delete("ns", "a"); w.Create(world.NewPod("ns", "a", "v=5")) }, "delete", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false", "add ns/a 5 initial=false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.Bubble(t, func(w world.World) {
+				m := newMemory()
+				begin(w, world.Quiet[*corev1.Pod](), m)
+				sub := podSubscription{Durable: in(m), Filter: c.filter, OnPanic: func(any) {}}
+				second := live(w, w.Client(), world.Quiet[*corev1.Pod](), sub)
+				second.rec.fails = fails("delete ns/a 1")
+				w.Delete("ns", "a")
+				w.Create(world.NewPod("ns", "a", "v=2"))
+				time.Sleep(time.Minute)
+				second.rec.want(w.T, "delete ns/a 1 final=true", "add ns/a 2 initial=false")
+				second.stop()
+				c.change(w)
+				third := live(w, w.Client(), world.Quiet[*corev1.Pod](), sub, func(l life) { l.rec.fails = fails(c.fails) })
+				time.Sleep(time.Minute)
+				third.rec.want(w.T, c.want...)
+				third.stop()
+			})
+		})
+	}
+}
+
+// An object that was deleted before the handler received its addition leaves the storage with the last save: the next
+// process does not deliver its deletion.
+// Guarantees: H15
+func TestAdditionThatNobodyReceived(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		m := newMemory()
+		begin(w, world.Quiet[*corev1.Pod](), m)
+		second := again(w, world.Quiet[*corev1.Pod](), m)
+		hold := make(chan struct{})
+		second.rec.fails = func(string) bool { <-hold; return false }
+		w.Create(world.NewPod("ns", "b", "v=1"), world.NewPod("ns", "c", "v=1"))
+		time.Sleep(10 * time.Second) // both are noted
+		w.Delete("ns", "c")
+		synctest.Wait()
+		close(hold)
+		second.rec.want(w.T, "add ns/b 1 initial=false")
+		second.stop()
+		third := again(w, world.Quiet[*corev1.Pod](), m)
+		third.rec.want(w.T)
 		third.stop()
 	})
 }

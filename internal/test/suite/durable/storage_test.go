@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"sync"
+	"testing/iotest"
 
 	"github.com/typedinformer/informer"
 )
@@ -69,6 +70,37 @@ func (m *memory) kill() *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return &memory{files: maps.Clone(m.files)}
+}
+
+// flaky is a storage whose reads fail after some bytes.
+type flaky struct {
+	*memory
+	name  string // of the file
+	after int
+}
+
+var errRead = errors.New("the connection was reset")
+
+func (f flaky) Load(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := f.memory.Load(ctx, name)
+	if err != nil || name != f.name {
+		return r, err
+	}
+	if f.after < 0 {
+		return nil, errRead
+	}
+	return io.NopCloser(io.MultiReader(io.LimitReader(r, int64(f.after)), iotest.ErrReader(errRead))), nil
+}
+
+// held is a storage whose reads wait until a channel is closed.
+type held struct {
+	*memory
+	until <-chan struct{}
+}
+
+func (h held) Load(ctx context.Context, name string) (io.ReadCloser, error) {
+	<-h.until
+	return h.memory.Load(ctx, name)
 }
 
 // names returns the names of the base and of the changes of the subscription "test".
