@@ -91,7 +91,7 @@ func inProgram(t *testing.T, test func(p *program)) {
 }
 
 // join adds a replica to the program, which soon has all slots, an elector, which soon leads, and an informer of its
-// pods that saves its state. It audits the other informer.
+// pods that saves its state, with a durable subscription. It audits the other informer.
 func (p *program) join() *shard.Replica {
 	p.Helper()
 	informertest.Register[*coordinationv1.Lease](p.server, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
@@ -105,6 +105,9 @@ func (p *program) join() *shard.Replica {
 	}
 	saved := informer.New(client, informer.Resource{GroupVersionResource: pods}, informer.Config[*corev1.Pod]{
 		Logger: quiet, WarmStart: informer.WarmStartConfig{Storage: informer.WarmStartDir(p.TempDir()), Interval: time.Minute},
+	})
+	saved.Subscribe(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{
+		Name: "audit", Durable: informer.DurableConfig{Name: "audit", Storage: informer.WarmStartDir(p.TempDir())},
 	})
 	controller := &informer.Controller[shard.Key]{Name: "shared", Logger: quiet, Reconcile: func(context.Context, shard.Key) (informer.Result, error) {
 		return informer.Result{}, nil
@@ -250,6 +253,8 @@ func TestPageOfAReplica(t *testing.T) {
 			`informer_warm_start_loaded{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 0`,
 			`informer_warm_start_saves_total{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 1`,
 			`informer_warm_start_save_failed{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 0`,
+			`informer_durable_acknowledged{group="",handler="audit",name="shared",resource="pods",version="v1"} 1`,
+			`informer_durable_save_failed{group="",handler="audit",name="shared",resource="pods",version="v1"} 0`,
 		)
 		p.server.Stop()
 		p.rest(time.Minute)
