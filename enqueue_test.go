@@ -486,3 +486,37 @@ func enqueueUndecodable(t *testing.T, predicates ...Predicate[*thing]) {
 	cancel()
 	<-ended
 }
+
+// BenchmarkEnqueue measures an update of an object whose source adds its key, that of an owner, or those of several
+// owners, to a queue that is emptied after each one.
+func BenchmarkEnqueue(b *testing.B) {
+	q := NewQueue(QueueConfig[Key]{})
+	old, changed := metaOf("a"), metaOf("a", func(m *partial) { m.ResourceVersion = "2" })
+	several := make([]Key, 5)
+	for i := range several {
+		several[i] = Key{Namespace: "ns", Name: fmt.Sprint("owner-", i)}
+	}
+	for _, c := range []struct {
+		name    string
+		handler Handler[*partial]
+	}{
+		{"object", keyEnqueuer[*partial]{target[Key]{queue: q}}},
+		{"owner", enqueues(q, func(*partial) []Key { return several[:1] })},
+		{"several", enqueues(q, func(*partial) []Key { return several })},
+		{"other", enqueues(q, func(m *partial) []Key { return several[len(m.ResourceVersion):][:1] })},
+	} {
+		b.Run("keys="+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.handler.OnUpdate(old, changed)
+				for q.Len() > 0 {
+					key, err := q.Get(b.Context())
+					if err != nil {
+						b.Fatal(err)
+					}
+					q.Done(key)
+				}
+			}
+		})
+	}
+}

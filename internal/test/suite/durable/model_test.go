@@ -87,7 +87,7 @@ func (c *clerk) OnDelete(last *corev1.Pod, _ bool) {
 // newest version, and the deletion of each one that is gone.
 // Guarantees: H15, H16
 func TestRestartsLoseNothing(t *testing.T) {
-	for seed := range uint64(testkit.Rounds(24, 2000)) {
+	for seed := range uint64(testkit.Rounds(24, 600)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			world.Bubble(t, func(w world.World) { restartAtRandom(w, rand.New(rand.NewPCG(seed, 603))) })
 		})
