@@ -50,7 +50,8 @@ import (
 // A deletion is only delivered if the object is gone: not for one that exists and cannot be decoded, nor for a
 // selection that the server refuses, nor for up to a minute while a resource is absent, or while the store has no
 // resource version, because its selections do not agree yet on an object that moves. If the server is behind what the
-// handler has, for example because another API server answers, the comparison waits for up to 30 s.
+// handler has, for example because another API server answers, or if the store has no resource version yet, the
+// comparison waits for up to 30 s. What is not known when the informer is retired stays in the state.
 //
 // A state that is damaged, incomplete, or of another cluster ends the subscription with an error that wraps
 // [ErrDurableState] and names the files. To begin anew, delete them. Clusters are compared as by [WarmStartConfig], but

@@ -125,6 +125,7 @@ func durableConfig[T Object](client *Client, resource Resource, config *Config[T
 		Objects:  d.Objects,
 		Interval: cmp.Or(d.Interval, defaultDurableInterval),
 		NewOnly:  c.NewOnly,
+		Recovers: c.OnPanic != nil,
 		Identify: func(ctx context.Context) (uid, server string, err error) {
 			uid, err = client.cluster.UID(ctx, client.http, false)
 			return uid, client.cluster.Server(), err

@@ -85,7 +85,7 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, predicates ...Predicate[
 
 // Enqueue is like [EnqueueObject], but adds the keys that the function keys returns. For an update it adds the keys of
 // both the old and the new state, each once, so an owner that has lost the object is reconciled too. keys may return
-// any number of keys, and must not change the object.
+// any number of keys, in a slice that it does not change later, and must not change the object.
 //
 // Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it
 // delays the informer once more than 1,024 changes wait. If keys always returns none, the controller only waits until

@@ -365,7 +365,9 @@ func (l *Listener[T]) endLocked(cause error) {
 // releaseLocked drops the references to objects and callbacks. If a keeper has to save first, it calls releaseLocked
 // again.
 func (l *Listener[T]) releaseLocked() {
-	if k := l.keeping; k != nil && k.started && !k.closed {
+	if k := l.keeping; k != nil && !k.started {
+		k.Close() // it has nothing to save
+	} else if k != nil && !k.closed {
 		close(k.quiet)
 		return
 	}

@@ -24,12 +24,15 @@ type durations struct {
 	times  status.Durations // how long calls took
 }
 
-func (c *calls) begin(now, changed time.Duration) {
+// begin notes a call. If it may wait for a keeper, its delay is not known before its end.
+func (c *calls) begin(now, changed time.Duration, mayWait bool) {
 	if c.took == nil {
 		c.took = &durations{}
 	}
 	c.underWay, c.began, c.changed = true, now, changed
-	histogram.Add(&c.took.delays, now-changed)
+	if !mayWait {
+		histogram.Add(&c.took.delays, now-changed)
+	}
 }
 
 // await begins a wait for the keeper, and resume ends it.
@@ -50,10 +53,14 @@ func (c *calls) busy(now time.Duration) time.Duration {
 	return now - c.began
 }
 
-func (c *calls) end(now time.Duration) {
-	if c.underWay {
-		c.underWay = false
-		histogram.Add(&c.took.times, now-c.began)
+func (c *calls) end(now time.Duration, mayHaveWaited bool) {
+	if !c.underWay {
+		return
+	}
+	c.underWay = false
+	histogram.Add(&c.took.times, now-c.began)
+	if mayHaveWaited {
+		histogram.Add(&c.took.delays, c.began-c.changed)
 	}
 }
 
@@ -82,7 +89,7 @@ func (l *Listener[T]) next(p *pending[T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Since(l.epoch)
-	l.calls.end(now)
+	l.calls.end(now, l.keeping != nil)
 	if p.initial {
 		l.backlog.initial--
 	}
@@ -108,7 +115,7 @@ func (l *Listener[T]) next(p *pending[T]) bool {
 		close(l.waits.room)
 		l.waits.room = nil
 	}
-	l.calls.begin(now, p.arrival)
+	l.calls.begin(now, p.arrival, l.keeping != nil)
 	return true
 }
 
@@ -125,6 +132,7 @@ func (l *Listener[T]) deliver(p *pending[T]) {
 	case object.IsNil(p.New) || !l.Open():
 	case p.Added:
 		l.handler.OnAdd(p.New, p.initial)
+	case p.initial && p.Deleted && object.Same(p.Old, p.New): // the keeper has found another object, and no change
 	default:
 		l.update(p.Old, p.New)
 	}
@@ -135,10 +143,10 @@ func (l *Listener[T]) deliver(p *pending[T]) {
 func (l *Listener[T]) deliverFiltered(p *pending[T]) {
 	old, has := l.filter.given[p.Key]
 	if has && p.Deleted && l.Open() {
-		if object.IsNil(p.New) || old.GetUID() == p.Last.GetUID() { // otherwise, a keeper has found that the handler has both
+		if object.IsNil(p.New) || old.GetUID() != p.New.GetUID() || old.GetUID() == p.Last.GetUID() {
 			delete(l.filter.given, p.Key)
 			has = false
-		}
+		} // otherwise, a keeper has found that the handler has both
 		l.handler.OnDelete(p.Last, p.Final)
 	}
 	if object.IsNil(p.New) || !l.Open() {

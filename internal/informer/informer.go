@@ -90,7 +90,7 @@ type Informer[T object.Object] struct {
 
 	mu      sync.Mutex // protects the fields below
 	started bool
-	end     context.CancelCauseFunc // ends the feeder; nil before Run
+	retire  func() // ends the feeder for good; nil before Run
 }
 
 // feeder keeps the store of an informer equal to what it follows: a mirror, or the selections. Its methods are safe for
@@ -163,7 +163,13 @@ func (f *Informer[T]) Mirrors() []*Mirror[T] { return f.feeder.mirrors() }
 func (f *Informer[T]) Run(ctx context.Context) (err error) {
 	feeding, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	if err := f.begin(end); err != nil {
+	retire := func() {
+		if feeding.Err() == nil {
+			f.retired.Store(true) // before the store becomes empty
+			end(errRetired)
+		}
+	}
+	if err := f.begin(retire); err != nil {
 		return err
 	}
 	defer f.Stop()
@@ -185,7 +191,7 @@ func (f *Informer[T]) Run(ctx context.Context) (err error) {
 	return err
 }
 
-func (f *Informer[T]) begin(end context.CancelCauseFunc) error {
+func (f *Informer[T]) begin(retire func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -196,7 +202,7 @@ func (f *Informer[T]) begin(end context.CancelCauseFunc) error {
 	case run.IsClosed(f.Hub.Stopped()):
 		return fmt.Errorf("%s: %w", f.config.Name, ErrStopped)
 	}
-	f.started, f.end = true, end
+	f.started, f.retire = true, retire
 	return nil
 }
 
@@ -208,11 +214,10 @@ var errRetired = fmt.Errorf("%w: it was retired", ErrStopped)
 func (f *Informer[T]) Retire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.end == nil {
+	if f.retire == nil {
 		f.abandonLocked()
-	} else if !run.IsClosed(f.Hub.Stopped()) {
-		f.retired.Store(true) // before the store becomes empty
-		f.end(errRetired)
+	} else {
+		f.retire()
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 )
 
 // Enqueue returns a source of keys for an [informer.Controller]: the keys that the function keys returns for the
-// objects of all members. For an update it adds those of both the old and the new state, each once. Objects of
+// objects of all members. For an update it adds those of both the old and the new state, each once; keys must
+// not change a slice that it has returned. Objects of
 // initial lists and of resyncs have [informer.LowPriority].
 //
 // The source is synced when the members are known, and each present one is synced, or when its start has failed or

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -208,6 +209,19 @@ func (b *book[T]) acknowledged(obj T) bool {
 	defer b.mu.Unlock()
 	have, ok := b.has[object.KeyOf(obj)]
 	return ok && have.obj.GetUID() == obj.GetUID()
+}
+
+// mayHave reports whether the handler has obj or may have it.
+func (b *book[T]) mayHave(obj T) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mayHaveLocked(idOf(obj))
+}
+
+func (b *book[T]) mayHaveLocked(i id) bool {
+	same := func(e entry[T]) bool { return e.obj.GetUID() == i.uid }
+	have, ok := b.has[i.key]
+	return ok && same(have) || slices.ContainsFunc(b.owed[i.key], same)
 }
 
 // others returns the objects with the key of last that the handler has, or may have, that are gone, and whose deletions

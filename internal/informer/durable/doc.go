@@ -46,6 +46,7 @@ type Config struct {
 	Objects  bool          // save whole objects, not only their metadata
 	Interval time.Duration // between two saves
 	NewOnly  bool          // as in deliver.Config
+	Recovers bool          // the subscription survives a panic: deliver.Config.OnPanic is set
 	// Identify returns the UID of the cluster, or "" if the client may not know it, and the address of the server.
 	Identify func(ctx context.Context) (uid, server string, err error)
 	Decoders *decode.Pool // of the objects

@@ -11,6 +11,7 @@ type handler[T object.Object] struct {
 	next     deliver.Handler[T]
 	book     *book[T]
 	newOnly  bool
+	recovers bool
 	listener func() *deliver.Listener[T]
 }
 
@@ -33,8 +34,24 @@ func (h handler[T]) add(obj T, initial bool) {
 		}
 		l.Await(saved)
 	}
-	defer h.give(obj, initial) // also if a deletion panics
-	h.deleteOthers(obj)
+	h.both(func() { h.deleteOthers(obj) }, func() { h.give(obj, initial) })
+}
+
+// both calls deletions and then next, also if deletions panics and the subscription survives that.
+func (h handler[T]) both(deletions, next func()) {
+	returned := false
+	defer func() {
+		if returned || !h.recovers {
+			return
+		}
+		if r := recover(); r != nil { // not runtime.Goexit
+			next()
+			panic(r)
+		}
+	}()
+	deletions()
+	returned = true
+	next()
 }
 
 // give calls OnAdd.
@@ -70,13 +87,12 @@ func (h handler[T]) OnUpdate(old, new T) {
 
 // OnDelete implements deliver.Handler.
 func (h handler[T]) OnDelete(last T, final bool) {
-	defer h.remove(last, final) // also if another deletion panics
-	h.deleteOthers(last)
+	h.both(func() { h.deleteOthers(last) }, func() { h.remove(last, final) })
 }
 
-// remove calls OnDelete.
+// remove calls OnDelete, unless the handler knows of the deletion: that of an unknown key can come twice.
 func (h handler[T]) remove(last T, final bool) {
-	if !h.listener().Open() {
+	if !h.listener().Open() || !h.book.mayHave(last) {
 		return
 	}
 	h.book.try(last)
@@ -96,12 +112,19 @@ func (h handler[T]) deleteOthers(obj T) {
 
 // found delivers obj, which the store lacked at the comparison. The handler has that of have.
 func (h handler[T]) found(have entry[T], obj T) {
-	switch {
-	case h.book.codec.same(have, obj):
-	case have.obj.GetUID() != obj.GetUID():
-		h.OnDelete(have.obj, false)
-		h.add(obj, false)
+	if have.obj.GetUID() != obj.GetUID() {
+		h.both(func() { h.OnDelete(have.obj, false) }, func() { h.add(obj, false) })
 		return
+	}
+	h.both(func() { h.deleteOthers(obj) }, func() { h.update(have, obj) })
+}
+
+// update calls OnUpdate if obj is another version than that of have.
+func (h handler[T]) update(have entry[T], obj T) {
+	switch {
+	case !h.listener().Open():
+		return
+	case h.book.codec.same(have, obj):
 	case h.newOnly:
 		var none T
 		h.next.OnUpdate(none, obj)

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -38,7 +39,7 @@ func New[T object.Object](c Config, store Store[T], packing intake.Packing[T]) *
 
 // Handler returns the handler of the listener, which calls next.
 func (k *Keeper[T]) Handler(next deliver.Handler[T]) deliver.Handler[T] {
-	return handler[T]{next, k.book, k.config.NewOnly, func() *deliver.Listener[T] { return k.listener }}
+	return handler[T]{next, k.book, k.config.NewOnly, k.config.Recovers, func() *deliver.Listener[T] { return k.listener }}
 }
 
 // Status implements deliver.Keeper.
@@ -159,8 +160,10 @@ func (k *Keeper[T]) catchUp(ctx context.Context, highest string) (reached string
 	defer late.Stop()
 	for {
 		published := k.book.store.Published()
-		version := k.book.store.View().ResourceVersion()
-		if !object.Ordered(version) || object.Reached(version, highest) {
+		view := k.book.store.View()
+		version := view.ResourceVersion()
+		isSilent := version == "" && view.Len() > 0 // its selections may not agree yet
+		if !isSilent && !object.Ordered(version) || object.Reached(version, highest) {
 			return highest, nil
 		}
 		select {
@@ -168,7 +171,7 @@ func (k *Keeper[T]) catchUp(ctx context.Context, highest string) (reached string
 		case <-late.C:
 			k.config.Log.Warn("a durable subscription does not wait longer for the server to reach what its handler has",
 				"name", k.config.Name, "resourceVersion", version, "acknowledged", highest)
-			return version, nil
+			return cmp.Or(version, highest), nil
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/typedinformer/informer/internal/object"
 	"github.com/typedinformer/informer/internal/run"
@@ -128,9 +127,7 @@ func (b *book[T]) quiet() {
 	defer b.mu.Unlock()
 	b.underWay, b.waits, b.waiting = *new(T), false, nil
 	for i := range b.noted {
-		has := func(e entry[T]) bool { return e.obj.GetUID() == i.uid }
-		have, ok := b.has[i.key]
-		if !(ok && has(have)) && !slices.ContainsFunc(b.owed[i.key], has) {
+		if !b.mayHaveLocked(i) {
 			b.unsaved = true
 			return
 		}

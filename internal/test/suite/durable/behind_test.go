@@ -59,51 +59,55 @@ func isList(r *http.Request, selector string) bool {
 // deleted.
 // Guarantees: H17
 func TestObjectBetweenTwoListsIsNotDeleted(t *testing.T) {
-	world.Bubble(t, func(w world.World) {
-		m := newMemory()
-		resource := pods
-		resource.Selections = []informer.Selection{{LabelSelector: "v=1"}, {LabelSelector: "v=2"}}
-		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=2"))
-		_, rec, stop := of(w, resource, m)
-		rec.want(w.T, "add ns/a 1 initial=true", "add ns/b 2 initial=true")
-		stop()
+	for _, behind := range []time.Duration{10 * time.Second, 45 * time.Second} { // less, and more, than the comparison waits
+		world.Bubble(t, func(w world.World) { objectBetweenTwoLists(w, behind) })
+	}
+}
 
-		first, second, watches := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		d := delays{
-			request: func(r *http.Request) <-chan struct{} {
-				switch {
-				case isList(r, "v=1"):
-					return first
-				case world.AsksToWatch(r):
-					return watches
-				}
-				return nil
-			},
-			response: func(r *http.Request) <-chan struct{} {
-				if isList(r, "v=2") {
-					return second
-				}
-				return nil
-			},
-		}
-		inf := informer.New(w.Client(d.wrap), resource, world.Paged[*corev1.Pod]())
-		rec = &recorder[*corev1.Pod]{}
-		inf.Subscribe(rec, podSubscription{Durable: in(m)})
-		stop = world.Run(w, inf)
-		synctest.Wait() // the server has answered the list of v=2
-		w.Relabel("ns", "a", "2")
-		close(first)
-		synctest.Wait()
-		close(second)
-		time.Sleep(10 * time.Second)
-		rec.want(w.T)
-		close(watches)
-		rec.want(w.T, "update ns/a 2 from 1 (metadata)")
-		w.Delete("ns", "a")
-		time.Sleep(time.Minute)
-		rec.want(w.T, "delete ns/a 2 final=true")
-		stop()
-	})
+func objectBetweenTwoLists(w world.World, behind time.Duration) {
+	m := newMemory()
+	resource := pods
+	resource.Selections = []informer.Selection{{LabelSelector: "v=1"}, {LabelSelector: "v=2"}}
+	w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=2"))
+	_, rec, stop := of(w, resource, m)
+	rec.want(w.T, "add ns/a 1 initial=true", "add ns/b 2 initial=true")
+	stop()
+
+	first, second, watches := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	d := delays{
+		request: func(r *http.Request) <-chan struct{} {
+			switch {
+			case isList(r, "v=1"):
+				return first
+			case world.AsksToWatch(r):
+				return watches
+			}
+			return nil
+		},
+		response: func(r *http.Request) <-chan struct{} {
+			if isList(r, "v=2") {
+				return second
+			}
+			return nil
+		},
+	}
+	inf := informer.New(w.Client(d.wrap), resource, world.Paged[*corev1.Pod]())
+	rec = &recorder[*corev1.Pod]{}
+	inf.Subscribe(rec, podSubscription{Durable: in(m)})
+	stop = world.Run(w, inf)
+	synctest.Wait() // the server has answered the list of v=2
+	w.Relabel("ns", "a", "2")
+	close(first)
+	synctest.Wait()
+	close(second)
+	time.Sleep(behind)
+	rec.want(w.T)
+	close(watches)
+	rec.want(w.T, "update ns/a 2 from 1 (metadata)")
+	w.Delete("ns", "a")
+	time.Sleep(time.Minute)
+	rec.want(w.T, "delete ns/a 2 final=true")
+	stop()
 }
 
 // The process ends in the call of an addition, and the next one reads a list that is older than the object. It waits for

@@ -187,12 +187,14 @@ func TestTwoObjectsOfOneName(t *testing.T) {
 		fails  string
 		want   []string
 	}{
-		"passes":         {passes, func(w world.World) { w.Relabel("ns", "a", "4") }, "none", []string{"delete ns/a 1 (metadata) final=false", "update ns/a 4 from 2 (metadata)"}},
-		"does not pass":  {passes, func(w world.World) { w.Relabel("ns", "a", "3") }, "none", []string{"delete ns/a 1 (metadata) final=false", "delete ns/a 2 (metadata) final=false"}},
-		"unchanged":      {passes, func(world.World) {}, "none", []string{"delete ns/a 1 (metadata) final=false"}},
-		"both gone":      {nil, func(w world.World) { w.Delete("ns", "a") }, "none", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false"}},
-		"one panics":     {nil, func(w world.World) { w.Delete("ns", "a") }, "delete ns/a 2", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false"}},
-		"before another": {nil, func(w world.World) { w.Delete("ns", "a"); w.Create(world.NewPod("ns", "a", "v=5")) }, "delete", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false", "add ns/a 5 initial=false"}},
+		"passes":                {passes, func(w world.World) { w.Relabel("ns", "a", "4") }, "none", []string{"delete ns/a 1 (metadata) final=false", "update ns/a 4 from 2 (metadata)"}},
+		"does not pass":         {passes, func(w world.World) { w.Relabel("ns", "a", "3") }, "none", []string{"delete ns/a 1 (metadata) final=false", "delete ns/a 2 (metadata) final=false"}},
+		"unchanged":             {passes, func(world.World) {}, "none", []string{"delete ns/a 1 (metadata) final=false"}},
+		"both gone":             {nil, func(w world.World) { w.Delete("ns", "a") }, "none", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false"}},
+		"one panics":            {nil, func(w world.World) { w.Delete("ns", "a") }, "delete ns/a 2", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false"}},
+		"before another":        {nil, func(w world.World) { w.Delete("ns", "a"); w.Create(world.NewPod("ns", "a", "v=5")) }, "delete", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false", "add ns/a 5 initial=false"}},
+		"another does not pass": {passes, func(w world.World) { w.Delete("ns", "a"); w.Create(world.NewPod("ns", "a", "v=3")) }, "none", []string{"delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false"}},
+		"unchanged, no filter":  {nil, func(world.World) {}, "none", []string{"delete ns/a 1 (metadata) final=false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
