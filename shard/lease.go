@@ -135,7 +135,10 @@ func (s *session) send(ctx context.Context, next *coordinationv1.Lease, uid type
 			return err
 		}
 	}
-	return s.record.Renew(ctx, own, func(*coordinationv1.Lease) *coordinationv1.Lease { return next })
+	return s.record.Renew(ctx, own, func(seen *coordinationv1.Lease) *coordinationv1.Lease {
+		next.Spec.AcquireTime = seen.Spec.AcquireTime
+		return next
+	})
 }
 
 // wrote reports whether this session has created a Lease. Nil means that there is none.

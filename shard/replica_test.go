@@ -326,6 +326,21 @@ func TestNoClaimBeforeEverySourceHasSynced(t *testing.T) {
 	})
 }
 
+// A Lease keeps the time at which it was acquired.
+func TestRenewalKeepsTheTimeOfAcquisition(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		began := time.Now()
+		a := s.join("a")
+		<-time.After(settle)
+		for lease := range s.leases.All() {
+			if at := lease.Spec.AcquireTime; at == nil || at.Sub(began) > time.Second || !lease.Spec.RenewTime.After(at.Time) {
+				s.Errorf("acquired at %v, renewed at %v, began at %v", at, lease.Spec.RenewTime, began)
+			}
+		}
+		s.wantSettled(a)
+	})
+}
+
 // If somebody deletes the Lease, the replica gives up its slots, and makes a new one.
 //
 // Guarantees: S3
