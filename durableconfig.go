@@ -57,7 +57,7 @@ import (
 // [ErrDurableState] and names the files. To begin anew, delete them. Clusters are compared as by [WarmStartConfig], but
 // if the UID of the namespace kube-system is known, the address may change.
 //
-// A process holds about a hundred bytes for each key.
+// A process holds 100 bytes for each key, and 220 while it differs from the base.
 type DurableConfig struct {
 	// Name identifies the subscription in Storage, beside the resource. It has up to 100 letters, digits, '-', '_' and
 	// '.', and begins with a letter or digit. Two subscriptions to one resource, in one process or in two, need different
