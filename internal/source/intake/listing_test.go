@@ -93,7 +93,7 @@ func TestLastChangeOfAnObjectCounts(t *testing.T) {
 	}
 }
 
-// What has arrived is shown until the list is taken, and not after it: its objects can be in the store then.
+// Readers see the objects that have arrived until the list is taken. From then on, the store can have them.
 // Guarantees: O10
 func TestTakenListIsNotShown(t *testing.T) {
 	list := budget.New().Account(0).List("pods", slog.New(slog.DiscardHandler))
