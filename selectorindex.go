@@ -213,15 +213,14 @@ type commonRequirements struct {
 	seed maphash.Seed
 
 	mu    sync.Mutex // protects the fields below
-	seen  [4096]uint32
-	total uint32 // of seen
+	seen  [2][2048]uint32
+	total uint32 // counted requirements; halved when seen is
 }
 
 // forgetAfter is the total at which old requirements lose half of their weight.
 const forgetAfter = 1 << 20
 
-// rarest returns the one of several choices whose requirements the fewest selectors had, and counts all of them. Some
-// requirements share a count, so an estimate may be too high.
+// rarest returns the one of several choices whose requirements the fewest selectors had, and counts all of them.
 func (c *commonRequirements) rarest(choices [][]requirement) []requirement {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,21 +229,36 @@ func (c *commonRequirements) rarest(choices [][]requirement) []requirement {
 	for _, choice := range choices {
 		var n uint32
 		for _, r := range choice {
-			count := &c.seen[maphash.Comparable(c.seed, r)%uint64(len(c.seen))]
-			n += *count
-			*count++
-			c.total++
+			n += c.countLocked(r)
 		}
 		if best == nil || n < fewest {
 			best, fewest = choice, n
 		}
 	}
 	if c.total >= forgetAfter {
-		c.total = 0
-		for i := range c.seen {
-			c.seen[i] /= 2
-			c.total += c.seen[i]
-		}
+		c.forgetLocked()
 	}
 	return best
+}
+
+// countLocked counts r, and returns how many selectors had it before. Requirements share counts, so that may be too
+// high. The lower one of two counts rarely is: a rare requirement hardly shares both with common ones.
+func (c *commonRequirements) countLocked(r requirement) uint32 {
+	hash := maphash.Comparable(c.seed, r)
+	first, second := &c.seen[0][uint32(hash)%uint32(len(c.seen[0]))], &c.seen[1][uint32(hash>>32)%uint32(len(c.seen[1]))]
+	n := min(*first, *second)
+	*first++
+	*second++
+	c.total++
+	return n
+}
+
+// forgetLocked halves the weight of what was seen.
+func (c *commonRequirements) forgetLocked() {
+	c.total /= 2
+	for i := range c.seen {
+		for k := range c.seen[i] {
+			c.seen[i][k] /= 2
+		}
+	}
 }

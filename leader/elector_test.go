@@ -375,7 +375,7 @@ func TestWorkThatReturnsSurvivesAnOutage(t *testing.T) {
 		<-time.After(time.Minute)
 		go stop()
 		mend := s.server.Inject(informertest.Fault{Drop: true, Resource: "leases"})
-		<-time.After(11 * time.Second)
+		<-time.After(10500 * time.Millisecond) // the last renewal was at 60 s, and the next ones are at 72 s and 74 s
 		mend()
 		<-time.After(18 * time.Second)
 		if s.working() != "a" {

@@ -250,10 +250,10 @@ func TestStuckCallInAnOutageEndsTheProcess(t *testing.T) {
 func TestWritesStopAtTheGate(t *testing.T) {
 	onShops(t, func(s *stage) {
 		a := s.shop("a", nil)
-		if err := a.write(s.Context(), "early"); !errors.Is(err, informer.ErrGateClosed) {
+		<-time.After(time.Minute + time.Second) // renewed at 60 s
+		if err := s.shop("b", nil).write(s.Context(), "early"); !errors.Is(err, informer.ErrGateClosed) {
 			s.Errorf("before the election: %v", err)
 		}
-		<-time.After(time.Minute + time.Second) // renewed at 60 s
 		hang := s.server.Inject(informertest.Fault{Resource: "configmaps", Verb: "create", Hang: true})
 		defer s.server.Inject(informertest.Fault{Resource: "leases", Drop: true})()
 		var limit interface{ StopBy() time.Time }

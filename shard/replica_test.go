@@ -333,8 +333,8 @@ func TestRenewalKeepsTheTimeOfAcquisition(t *testing.T) {
 		a := s.join("a")
 		<-time.After(settle)
 		for lease := range s.leases.All() {
-			if at := lease.Spec.AcquireTime; at == nil || at.Sub(began) > time.Second || !lease.Spec.RenewTime.After(at.Time) {
-				s.Errorf("acquired at %v, renewed at %v, began at %v", at, lease.Spec.RenewTime, began)
+			if acquired := lease.Spec.AcquireTime; acquired == nil || acquired.Sub(began) > time.Second || !lease.Spec.RenewTime.After(acquired.Time) {
+				s.Errorf("acquired at %v, renewed at %v, began at %v", acquired, lease.Spec.RenewTime, began)
 			}
 		}
 		s.wantSettled(a)

@@ -32,6 +32,9 @@ func (f *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) e
 	if run.IsClosed(f.Hub.Synced()) { // nearly always: a read makes no timer
 		return nil
 	}
+	if timeout <= 0 {
+		return f.wait(ctx, nil, func(bool) error { return f.unreadable(true) })
+	}
 	patience := time.NewTimer(timeout)
 	defer patience.Stop()
 	return f.wait(ctx, patience.C, f.unreadable)
