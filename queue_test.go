@@ -271,7 +271,9 @@ func runQueueModel(t *testing.T, seed uint64) {
 			}()
 			synctest.Wait()
 		default:
-			<-time.After(time.Duration(random.IntN(5)) * time.Millisecond)
+			if pause := time.Duration(random.IntN(5)) * time.Millisecond; pause > 0 {
+				<-time.After(pause)
+			}
 			synctest.Wait()
 			did = "time passes"
 			m.pass()

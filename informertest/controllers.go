@@ -72,22 +72,21 @@ func (k *controllers) noteLocked(changes ...change) {
 
 // run works on changes until ctx ends.
 func (k *controllers) run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
+		batch := k.take()
+		k.collectGarbage(batch)
+		k.emptyNamespaces(batch)
+		var due <-chan time.Time
+		if next := k.stopPods(batch); !next.IsZero() {
+			due = time.After(time.Until(next))
+		}
+		k.done()
 		select {
 		case <-ctx.Done():
 			return
 		case <-k.wake:
-		case <-timer.C:
+		case <-due:
 		}
-		batch := k.take()
-		k.collectGarbage(batch)
-		k.emptyNamespaces(batch)
-		if next := k.stopPods(batch); !next.IsZero() {
-			timer.Reset(time.Until(next))
-		}
-		k.done()
 	}
 }
 

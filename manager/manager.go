@@ -325,11 +325,11 @@ func (m *Manager) shutDown(cause error) error {
 		m.stopBy = end
 		m.mu.Unlock()
 	}
-	drained := time.After(m.config.DrainDelay)
+	drained := time.Now().Add(m.config.DrainDelay)
 	late := m.end(ended, deadline, m.election, m.stages[LeaderOnly])
-	if late == nil && wasReady {
+	if left := time.Until(drained); left > 0 && late == nil && wasReady {
 		select {
-		case <-drained:
+		case <-time.After(left):
 		case <-deadline:
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // Loop takes keys and works on them.
@@ -36,12 +38,8 @@ func (l Loop[K]) Run(ctx context.Context) error {
 	var workers, grace sync.WaitGroup
 	grace.Go(func() {
 		<-loop.Done()
-		timer := time.NewTimer(l.Grace(context.Cause(loop)))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel(context.Cause(loop))
-		case <-calls.Done():
+		if cause := context.Cause(loop); run.Sleep(calls, l.Grace(cause)) == nil {
+			cancel(cause)
 		}
 	})
 	for range l.Workers {
