@@ -250,7 +250,13 @@ func TestControllerBoundsWorkersAndTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ends []time.Duration
 		var mu sync.Mutex
+		queue := NewQueue(QueueConfig[string]{})
+		for _, key := range []string{"a", "b", "c", "d"} {
+			queue.Add(key)
+			queue.Add(key)
+		}
 		ctl := startController(t, &Controller[string]{
+			Queue:                   queue,
 			MaxConcurrentReconciles: 3,
 			Timeout:                 time.Minute,
 			Reconcile: func(ctx context.Context, key string) (Result, error) {
@@ -262,10 +268,6 @@ func TestControllerBoundsWorkersAndTime(t *testing.T) {
 				return Result{}, TerminalError(ctx.Err())
 			},
 		})
-		for _, key := range []string{"a", "b", "c", "d"} {
-			ctl.Queue.Add(key)
-			ctl.Queue.Add(key)
-		}
 		synctest.Wait()
 		slices.Sort(ctl.calls) // the order of three concurrent workers varies
 		ctl.want("a@0s", "b@0s", "c@0s")

@@ -115,11 +115,8 @@ func TestSubscriptionsWhileChangesComeIn(t *testing.T) {
 	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return s.Len() == objects }); err != nil {
 		t.Fatal(err)
 	}
-	inf.engine.Hub.All() // under the lock of the hub: the last batch is in every backlog, not only in the store
+	inf.engine.Hub.Finish(t.Context())
 	for i, sub := range subs {
-		for sub.Status().Backlog > 0 {
-			runtime.Gosched()
-		}
 		sub.Close()
 		<-sub.Done()
 		if len(seen[i]) != objects {
@@ -551,7 +548,7 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 		if calls.Max != 4*time.Second {
 			t.Errorf("the slowest call took %v", calls.Max)
 		}
-		f.put(upsert(6, "c"), remove(7, "c")) // in one batch: void
+		f.queued(upsert(6, "c"), remove(7, "c")) // in one batch: void
 		synctest.Wait()
 		want("after a void change", status.Subscription{Delays: delays, Calls: calls})
 	})

@@ -164,6 +164,7 @@ func live(c *cast) {
 	<-r.HasSyncedChecker().Done()
 	<-c.HasSyncedChecker().Done()
 	c.next("initial events", 3)
+	synctest.Wait() // client-go's reflector notes the version after it has replaced the store
 	c.seeStates()
 	c.see("handler has synced", r.HasSynced())
 	c.seeReads()

@@ -447,7 +447,7 @@ func (s *side) battery(ctx context.Context) map[string]string {
 	ask := func(line, request string, opened func()) func() error {
 		return func() error {
 			sent := time.Now()
-			ctx, cancel := context.WithTimeout(ctx, 20*time.Second) // bounds a watch that does not end
+			ctx, cancel := context.WithTimeout(ctx, time.Minute) // bounds a watch that does not end
 			defer cancel()
 			response, err := s.do(ctx, request)
 			opened()
@@ -490,7 +490,7 @@ func (s *side) battery(ctx context.Context) map[string]string {
 }
 
 // watchTime is long enough to open all watches, make the changes, and see a bookmark two seconds before the end.
-const watchTime = "timeoutSeconds=8"
+const watchTime = "timeoutSeconds=12"
 
 var watchRequest = regexp.MustCompile(`[?&]watch=(1|true|abc)`) // a boolean is true unless it is "false"
 

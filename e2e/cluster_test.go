@@ -16,12 +16,14 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -180,8 +182,14 @@ func TestListAfterEtcdCrash(t *testing.T) {
 	if err := server.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(listPods(t, runtime.ContentTypeJSON, namespace)); got != n {
-		t.Errorf("listed %d pods, want %d", got, n)
+	var list *corev1.PodList
+	pods := clientset(t, runtime.ContentTypeJSON).CoreV1().Pods(namespace)
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, patience, true, func(ctx context.Context) (_ bool, err error) {
+		list, err = pods.List(ctx, metav1.ListOptions{})
+		return err == nil, nil // an error until the API server has connected to etcd again
+	})
+	if err != nil || len(list.Items) != n {
+		t.Errorf("listed %v, want %d pods: %v", list, n, err)
 	}
 }
 

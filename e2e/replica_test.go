@@ -34,7 +34,7 @@ const (
 	killEvery = 20 * time.Second
 	// ownedWithin is the longest time from the last kill to the next reconcile of a pod of a killed replica: the lease, the
 	// time by which the others delete it later, and that for the lists, the Leases and the reconciles of all pods that move.
-	ownedWithin = 15*time.Second + 3*time.Second + 7*time.Second
+	ownedWithin = 15*time.Second + 3*time.Second + 15*time.Second
 )
 
 // Three replicas share pods that change all the time. Every 20 s, one of them is killed and another one added. No pod is reconciled by two

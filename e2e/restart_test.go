@@ -379,8 +379,8 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 			watches := slices.DeleteFunc(slices.Clone(made), func(r request) bool { return !r.watch() })
 			asked := 0
 			for _, r := range made {
-				if r.watch() && !r.streamingList() {
-					continue
+				if r.watch() && !r.streamingList() || strings.Contains(r.Accept, "as=PartialObjectMetadataList") {
+					continue // an audit asks for metadata: it comes when no watch was open for a minute
 				}
 				asked++
 				if rv := r.Query.Get("resourceVersion"); asked > 1 && (rv == "" || rv == "0") {

@@ -143,7 +143,7 @@ func testShardAnswers(t *testing.T, gated *cluster.Cluster) {
 }
 
 func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, paged, serverKnows bool) {
-	ctx := within(t, patience)
+	ctx := t.Context()
 	var namespaces []string
 	create := func(from, n int) {
 		for _, namespace := range namespaces {
@@ -181,7 +181,7 @@ func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, pag
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = inf.Run(running) }()
 	defer func() { stop(); <-ended }()
-	if err := inf.WaitSynced(ctx); err != nil {
+	if err := inf.WaitSynced(within(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	pods := informer.NewTypedClient[*corev1.Pod](client, resource.GroupVersionResource)
@@ -191,13 +191,13 @@ func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, pag
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := 0
+		in, settled := 0, within(t, patience)
 		for _, pod := range list {
 			if !shard.Has(pod) {
 				continue
 			}
 			in++
-			if _, err := inf.Await(ctx, informer.KeyOf(pod), func(p *corev1.Pod) bool { return p != nil && p.UID == pod.UID }); err != nil {
+			if _, err := inf.Await(settled, informer.KeyOf(pod), func(p *corev1.Pod) bool { return p != nil && p.UID == pod.UID }); err != nil {
 				t.Fatalf("%s: %v", when, err)
 			}
 		}
@@ -215,7 +215,7 @@ func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, pag
 	check("after changes")
 	for _, next := range []uint64{1, 2, 0} {
 		shard = third(next)
-		if err := inf.SetShard(ctx, shard); err != nil {
+		if err := inf.SetShard(within(t, patience), shard); err != nil {
 			t.Fatal(err)
 		}
 		check("after a change of the shard")
@@ -225,7 +225,7 @@ func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, pag
 	parts := 0 // lists of what comes
 	for i := range uint64(3) {
 		shard = informer.Shard{Field: field, Ranges: slices.Concat(third(i).Ranges, third((i+1)%3).Ranges)}
-		if err := inf.SetShard(ctx, shard); err != nil {
+		if err := inf.SetShard(within(t, patience), shard); err != nil {
 			t.Fatal(err)
 		}
 		check("after a change of a part")

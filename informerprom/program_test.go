@@ -142,7 +142,9 @@ func (p *program) join() *shard.Replica {
 
 // rest lets d pass, and then waits until the program is idle.
 func (p *program) rest(d time.Duration) {
-	<-time.After(d)
+	if d > 0 {
+		<-time.After(d)
+	}
 	synctest.Wait()
 }
 

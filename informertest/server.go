@@ -61,6 +61,7 @@ package informertest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -226,7 +227,13 @@ func (s *Server) listen(address string) {
 	var l net.Listener = newPipeListener()
 	if !s.options.InMemory {
 		var err error
-		if l, err = net.Listen("tcp", address); err != nil {
+		l, err = net.Listen("tcp", address)
+		// After Stop, a connection of another process may have the port for a moment.
+		for began := time.Now(); errors.Is(err, syscall.EADDRINUSE) && time.Since(began) < 10*time.Second; {
+			time.Sleep(50 * time.Millisecond)
+			l, err = net.Listen("tcp", address)
+		}
+		if err != nil {
 			panic(fmt.Sprintf("informertest: listen: %v", err))
 		}
 	}

@@ -229,7 +229,7 @@ func (l line) slowly(r *http.Request, late, slow time.Duration) (*http.Response,
 	}
 	answers := make(chan *http.Response, 1)
 	go func() {
-		<-time.After(late)
+		_ = run.Sleep(context.Background(), late)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
 		defer cancel()
 		copied := r.Clone(ctx)
@@ -240,7 +240,7 @@ func (l line) slowly(r *http.Request, late, slow time.Duration) (*http.Response,
 			resp.Body.Close()
 			resp.Body = io.NopCloser(bytes.NewReader(read))
 		}
-		<-time.After(slow)
+		_ = run.Sleep(context.Background(), slow)
 		answers <- resp
 	}()
 	select {

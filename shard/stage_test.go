@@ -20,6 +20,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // stage runs replicas that share pods. It fails the test if two of them reconcile the same key at a time.
@@ -213,7 +214,7 @@ func (a *actor) reconcile(ctx context.Context, key Key) (informer.Result, error)
 		}
 	}
 	select {
-	case <-time.After(takes):
+	case <-testkit.After(takes):
 	case <-a.dead:
 		return informer.Result{}, nil
 	case <-ctx.Done():

@@ -295,7 +295,7 @@ func TestEveryEventInOrder(t *testing.T) {
 				t.Fatal("the watchers do not read")
 			}
 		}
-		if time.Since(began) >= *load.duration || n == limit {
+		if n > 0 && time.Since(began) >= *load.duration || n == limit {
 			break
 		}
 		rv, err := strconv.ParseUint(change.Object.ResourceVersion, 10, 64)

@@ -48,27 +48,29 @@ func TestListWatchFromClient(t *testing.T) {
 // An informer over a ListWatch of a fake clientset has the objects of the clientset.
 // Guarantees: P1
 func TestListWatchFromFakeClient(t *testing.T) {
-	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}})
-	lw := &clientcache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.CoreV1().Pods("").List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.CoreV1().Pods("").Watch(ctx, o)
-		},
-	}
-	i := cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, clientcache.Indexers{})
-	var events world.Recorder
-	add(t, i, &events)
-	defer run(t, i)()
-	events.Next(1)
-	if _, err := client.CoreV1().Pods("b").Create(t.Context(),
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "two"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := events.Next(1); !strings.HasPrefix(got[0], "add b/two@") {
-		t.Errorf("event %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}})
+		lw := &clientcache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return client.CoreV1().Pods("").List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return client.CoreV1().Pods("").Watch(ctx, o)
+			},
+		}
+		i := cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, clientcache.Indexers{})
+		var events world.Recorder
+		add(t, i, &events)
+		defer run(t, i)()
+		events.Next(1)
+		if _, err := client.CoreV1().Pods("b").Create(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "two"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := events.Next(1); !strings.HasPrefix(got[0], "add b/two@") {
+			t.Errorf("event %q", got)
+		}
+	})
 }
 
 // An informer over any ListerWatcher delivers its changes.

@@ -89,36 +89,38 @@ func TestStreamingListOfAListerWatcher(t *testing.T) {
 // An informer over the ListWatch of a metadata client syncs and delivers changes.
 // Guarantees: P5
 func TestListWatchOfMetadata(t *testing.T) {
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	pod := &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x"},
-	}
-	client := metadatafake.NewSimpleMetadataClient(scheme, pod)
-	pods := client.Resource(world.Pods).Namespace("a")
-	lw := &clientcache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, o)
-		},
-	}
-	i := cache.NewSharedIndexInformer(lw, &metav1.PartialObjectMetadata{}, 0, nil)
-	var events world.Recorder
-	add(t, i, &events)
-	defer run(t, i)()
-	obj, exists, err := i.GetStore().GetByKey("a/x")
-	if err != nil || !exists || obj.(*metav1.PartialObjectMetadata).Kind != "Pod" {
-		t.Errorf("the store has %v, %v", obj, err)
-	}
-	if err := pods.Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := events.Next(2); !slices.Equal(got, []string{"initial a/x@", "delete a/x@"}) {
-		t.Errorf("events %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		scheme := metadatafake.NewTestScheme()
+		if err := metav1.AddMetaToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		pod := &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x"},
+		}
+		client := metadatafake.NewSimpleMetadataClient(scheme, pod)
+		pods := client.Resource(world.Pods).Namespace("a")
+		lw := &clientcache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return pods.Watch(ctx, o)
+			},
+		}
+		i := cache.NewSharedIndexInformer(lw, &metav1.PartialObjectMetadata{}, 0, nil)
+		var events world.Recorder
+		add(t, i, &events)
+		defer run(t, i)()
+		obj, exists, err := i.GetStore().GetByKey("a/x")
+		if err != nil || !exists || obj.(*metav1.PartialObjectMetadata).Kind != "Pod" {
+			t.Errorf("the store has %v, %v", obj, err)
+		}
+		if err := pods.Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := events.Next(2); !slices.Equal(got, []string{"initial a/x@", "delete a/x@"}) {
+			t.Errorf("events %q", got)
+		}
+	})
 }
 
 // An informer can hold the objects of a ListerWatcher compressed, drop their managedFields, and call a transform once for

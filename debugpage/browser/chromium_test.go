@@ -77,7 +77,7 @@ func open(t *testing.T, url, view string, l look) *tab {
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	b := &tab{T: t, ctx: ctx, news: make(chan struct{})}
 	console, dialogs := chromedp.Console(ctx), chromedp.Events(ctx, page.JavascriptDialogOpening)
 	var listeners sync.WaitGroup
@@ -172,7 +172,7 @@ func eval[T any](b *tab, expression string) T {
 // until waits until an expression is true. It needs no eval in the page, which its policy forbids.
 func (b *tab) until(expression string) {
 	b.Helper()
-	const limit = 20 * time.Second
+	const limit = 2 * time.Minute
 	if !eval[bool](b, fmt.Sprintf(`new Promise((done) => {
 		const end = performance.now() + %d;
 		const check = () => (%s) ? done(true) : performance.now() > end ? done(false) : setTimeout(check, 20);

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,20 +10,36 @@ import (
 	"github.com/typedinformer/informer/examples/controller/website"
 )
 
+// shown is what a program writes. It calls found once it matches want, as a user interrupts the program then.
+type shown struct {
+	want  *regexp.Regexp
+	found func()
+	text  []byte
+}
+
+func (s *shown) Write(p []byte) (int, error) {
+	if s.text = append(s.text, p...); s.want.Match(s.text) {
+		s.found()
+	}
+	return len(p), nil
+}
+
 func TestRun(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for args, want := range map[string]string{
-		"-for 3s -websites 3": `(?m)^  0s  websites: .*\n(.*\n)* +\d+s  websites: [1-3], .* leader: [0-9a-f]{12}\n`,
+		"-for 5m -websites 3": `(?m)^  0s  websites: .*\n(.*\n)* +\d+s  websites: [1-3], .* leader: [0-9a-f]{12}\n`,
 		"-crd":                `(?s)\A` + regexp.QuoteMeta(string(website.CRD)) + `\z`,
 		"-h":                  `-kubeconfig path`,
 	} {
-		var out bytes.Buffer
-		if err := run(t.Context(), strings.Fields(args), &out); err != nil {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &shown{want: regexp.MustCompile(want), found: cancel}
+		if err := run(ctx, strings.Fields(args), out); err != nil {
 			t.Errorf("%s: %v", args, err)
 		}
-		if !regexp.MustCompile(want).Match(out.Bytes()) {
-			t.Errorf("%s: no match for %s in\n%s", args, want, &out)
+		if !out.want.Match(out.text) {
+			t.Errorf("%s: no match for %s in\n%s", args, want, out.text)
 		}
+		cancel()
 	}
 	for args, want := range map[string]string{
 		"-nodes":                           "-nodes",

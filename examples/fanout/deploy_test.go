@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -217,12 +218,7 @@ func TestManifestsRun(t *testing.T) {
 	m := readManifests(t)
 	container := m.templates["node"].Spec.Containers[0]
 	_, certPEM, keyPEM := certificate(t, "server", nil)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	probes := free.Addr().String()
-	free.Close()
+	probes := net.JoinHostPort("127.0.0.1", strconv.Itoa(testkit.FreePort(t)))
 	args := slices.DeleteFunc(slices.Clone(container.Args), func(arg string) bool {
 		name, _, _ := strings.Cut(arg, "=")
 		return slices.Contains([]string{"-listen", "-probes", "-tls-cert", "-tls-key", "-report"}, name)
@@ -258,13 +254,18 @@ func TestManifestsRun(t *testing.T) {
 			t.Errorf("%s: %d", path, response.StatusCode)
 		}
 	}
-	response, err := http.Get("http://" + probes + container.ReadinessProbe.HTTPGet.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	if response.StatusCode == http.StatusNotFound {
-		t.Errorf("%s is not served", container.ReadinessProbe.HTTPGet.Path)
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { // until it has asked for all that it follows
+		response, err := http.Get("http://" + probes + container.ReadinessProbe.HTTPGet.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%s: %d", container.ReadinessProbe.HTTPGet.Path, response.StatusCode)
+		}
 	}
 	allowed := map[string]bool{} // and whether it is used
 	for _, rule := range m.role.Rules {

@@ -143,7 +143,7 @@ func TestErrors(t *testing.T) {
 		{"kubeconfig", "-kubeconfig /does/not/exist", "no such file"},
 		{"selector", "-kubeconfig " + gone + " -selector a=(", "LabelSelector"},
 		{"namespace", "-kubeconfig " + gone + " -namespace a,a", "repeats"},
-		{"server", "-kubeconfig " + gone + " -for 300ms", "refused"},
+		{"server", "-kubeconfig " + gone + " -for 3s", "refused"},
 		{"time", "-for 1ms", errTimeIsUp.Error()},
 	} {
 		t.Run(test.name, func(t *testing.T) {

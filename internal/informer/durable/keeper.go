@@ -193,7 +193,12 @@ func (k *Keeper[T]) Keep(ctx context.Context, l *deliver.Listener[T]) {
 	for {
 		timer.Stop()
 		if due, ok := k.due(since); ok {
-			timer.Reset(time.Until(due))
+			left := time.Until(due)
+			if left <= 0 {
+				since = k.saveDue(ctx, l)
+				continue
+			}
+			timer.Reset(left)
 		}
 		select {
 		case <-k.book.wake:
@@ -206,15 +211,20 @@ func (k *Keeper[T]) Keep(ctx context.Context, l *deliver.Listener[T]) {
 				since = time.Now()
 			}
 		case <-timer.C:
-			k.compareAgain(l)
-			since = time.Time{}
-			if unsaved, _ := k.book.wants(); unsaved && k.save(ctx) != nil {
-				since = time.Now()
-			}
+			since = k.saveDue(ctx, l)
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// saveDue saves what is due. It returns since when there is something to save, or zero if there is nothing.
+func (k *Keeper[T]) saveDue(ctx context.Context, l *deliver.Listener[T]) (since time.Time) {
+	k.compareAgain(l)
+	if unsaved, _ := k.book.wants(); unsaved && k.save(ctx) != nil {
+		return time.Now()
+	}
+	return time.Time{}
 }
 
 // compareAgain compares the unknown keys again. The informer waits meanwhile, so this takes at most a hundredth of the

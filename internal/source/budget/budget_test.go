@@ -87,31 +87,33 @@ var podSizes = Sizes{Own: 8 * kb, Shared: 6 * kb, Compact: 1 * kb, Metadata: 900
 //
 // Guarantees: O7
 func TestWarningBeforeTheProcessIsFull(t *testing.T) {
-	p := newProcess(t)
-	l := p.begin(p.budget.Account(0), "pods", podSizes)
-	for n := range 3 {
-		if err := l.read(500, int64(87_500-500*n)); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t)
+		l := p.begin(p.budget.Account(0), "pods", podSizes)
+		for n := range 3 {
+			if err := l.read(500, int64(87_500-500*n)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	const text = "%s of 88,000 objects, %s of memory; the whole collection will take about 704 MB, and the process about " +
-		"804 MB of a limit of 500 MB (the cgroup); LayoutShared would take 528 MB, LayoutCompact 88 MB, metadata only 79 MB"
-	p.warnings(fmt.Sprintf(`level=WARN msg="the first lists may take more memory than the process has" progress="`+text+`" lists=1`,
-		"500", "4.0 MB"))
-	if got, want := l.now().String(), fmt.Sprintf(text, "1,500", "12 MB"); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if s := l.now(); s.Bytes != 1500*kb || s.Began.IsZero() || !s.Ended.IsZero() || !s.Forecast.Exceeded {
-		t.Errorf("%+v", s.Forecast)
-	}
-	if l.measured != 2 {
-		t.Errorf("objects were measured %d times, and not when there were 500 and 1,000", l.measured)
-	}
-	l.end(true)
-	if s := l.now(); s.Forecast != (status.Forecast{}) || s.Total != 1500 || s.Ended.IsZero() || s.String() != "1,500 of 1,500 objects, 1.5 MB received" {
-		t.Errorf("after the list: %s, %+v", s, s)
-	}
-	p.warnings()
+		const text = "%s of 88,000 objects, %s of memory; the whole collection will take about 704 MB, and the process about " +
+			"804 MB of a limit of 500 MB (the cgroup); LayoutShared would take 528 MB, LayoutCompact 88 MB, metadata only 79 MB"
+		p.warnings(fmt.Sprintf(`level=WARN msg="the first lists may take more memory than the process has" progress="`+text+`" lists=1`,
+			"500", "4.0 MB"))
+		if got, want := l.now().String(), fmt.Sprintf(text, "1,500", "12 MB"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if s := l.now(); s.Bytes != 1500*kb || s.Began.IsZero() || !s.Ended.IsZero() || !s.Forecast.Exceeded {
+			t.Errorf("%+v", s.Forecast)
+		}
+		if l.measured != 2 {
+			t.Errorf("objects were measured %d times, and not when there were 500 and 1,000", l.measured)
+		}
+		l.end(true)
+		if s := l.now(); s.Forecast != (status.Forecast{}) || s.Total != 1500 || s.Ended.IsZero() || s.String() != "1,500 of 1,500 objects, 1.5 MB received" {
+			t.Errorf("after the list: %s, %+v", s, s)
+		}
+		p.warnings()
+	})
 }
 
 // Without a total, the forecast has only what has arrived, and says so.
@@ -219,40 +221,42 @@ func TestListsFarFromTheLimit(t *testing.T) {
 // The lists of one informer together may take Config.MaxMemory, also after some of them have ended. The lists of others
 // do not count, nor does one that has failed or was removed.
 func TestMaxMemoryIsForAllListsOfAnInformer(t *testing.T) {
-	p := newProcess(t)
-	p.limit = memlimit.Limit{}
-	other := p.begin(p.budget.Account(1<<40), "others", podSizes)
-	_ = other.read(1000, 1_000_000)
-	a := p.budget.Account(20 * mb)
-	small := p.begin(a, "small", podSizes) // never measured by itself: it is far from the limit
-	if err := small.read(100, 0); err != nil || small.measured > 0 {
-		t.Fatal(err, small.measured)
-	}
-	small.end(true)
-	ended := p.begin(a, "ended", podSizes)
-	if err := ended.read(1000, 200); err != nil {
-		t.Fatal(err)
-	}
-	ended.end(true)
-	last := p.begin(a, "last", podSizes)
-	err := last.read(600, 700)
-	const want = "the collection takes more memory than Config.MaxMemory: last: 600 of 1,300 objects, 4.8 MB of memory; " +
-		"the whole collection will take about 10 MB; the informer will hold at least 21 MB, and Config.MaxMemory is 20 MB; " +
-		"LayoutShared would take 7.8 MB, LayoutCompact 1.3 MB, metadata only 1.2 MB; select less, hold it in another way, or raise the limit"
-	if !errors.Is(err, ErrMaxMemory) || err.Error() != want {
-		t.Errorf("%v\nwant %s", err, want)
-	}
-	little := p.begin(a, "little", podSizes) // it fits without the larger one
-	if err := little.read(100, 0); err != nil {
-		t.Error(err)
-	}
-	little.end(false)
-	last.end(false)
-	last.Begin(true, last.received)
-	ended.Close()
-	if err := last.read(600, 700); err != nil {
-		t.Errorf("without the other list: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t)
+		p.limit = memlimit.Limit{}
+		other := p.begin(p.budget.Account(1<<40), "others", podSizes)
+		_ = other.read(1000, 1_000_000)
+		a := p.budget.Account(20 * mb)
+		small := p.begin(a, "small", podSizes) // never measured by itself: it is far from the limit
+		if err := small.read(100, 0); err != nil || small.measured > 0 {
+			t.Fatal(err, small.measured)
+		}
+		small.end(true)
+		ended := p.begin(a, "ended", podSizes)
+		if err := ended.read(1000, 200); err != nil {
+			t.Fatal(err)
+		}
+		ended.end(true)
+		last := p.begin(a, "last", podSizes)
+		err := last.read(600, 700)
+		const want = "the collection takes more memory than Config.MaxMemory: last: 600 of 1,300 objects, 4.8 MB of memory; " +
+			"the whole collection will take about 10 MB; the informer will hold at least 21 MB, and Config.MaxMemory is 20 MB; " +
+			"LayoutShared would take 7.8 MB, LayoutCompact 1.3 MB, metadata only 1.2 MB; select less, hold it in another way, or raise the limit"
+		if !errors.Is(err, ErrMaxMemory) || err.Error() != want {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+		little := p.begin(a, "little", podSizes) // it fits without the larger one
+		if err := little.read(100, 0); err != nil {
+			t.Error(err)
+		}
+		little.end(false)
+		last.end(false)
+		last.Begin(true, last.received)
+		ended.Close()
+		if err := last.read(600, 700); err != nil {
+			t.Errorf("without the other list: %v", err)
+		}
+	})
 }
 
 // A server may claim any number of remaining objects.

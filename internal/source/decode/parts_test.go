@@ -118,7 +118,7 @@ func TestPartsOfTwoFormatsAreDifferent(t *testing.T) {
 
 // Parts that no two objects of a cluster have in common are shared with other clusters.
 func TestPartsOfSingleObjectsAreShared(t *testing.T) {
-	const clusters, maps = 6, 300
+	const clusters, maps = 6, 1800
 	for _, f := range []Format{JSON, Protobuf} {
 		var parts Parts
 		arrays, held := map[unsafe.Pointer]int{}, []*corev1.ConfigMap{}
@@ -136,7 +136,7 @@ func TestPartsOfSingleObjectsAreShared(t *testing.T) {
 			}
 			held = append(held, all...)
 		}
-		if len(arrays) > 3*maps {
+		if len(arrays) > maps*17/5 { // which parts are samples depends on chance: 2.8 to 3.1 times maps, and 3.7 at least if each part may be one
 			t.Errorf("%v: %d config maps of %d clusters have %d maps", f, len(held), clusters, len(arrays))
 		}
 		runtime.KeepAlive(held)

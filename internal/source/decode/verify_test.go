@@ -171,7 +171,7 @@ func TestVerifyFindsAWriteToASharedPart(t *testing.T) {
 			pods := fleet.New(fleet.Config{Pods: warm + 2*soon})
 			d := NewDecoder(typeOf[*corev1.Pod](t), false)
 			tolerations := []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
-			remembered := d.shared[Protobuf].get(nil) // the garbage collector ends the harm, too
+			remembered := d.shared[f].get(nil) // the garbage collector ends the harm, too
 			found := 0
 			for i := range warm + 2*soon {
 				pod := pods.Pod(i)

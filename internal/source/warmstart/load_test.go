@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,21 +122,23 @@ func TestHeaderOfASavedStateIsChecked(t *testing.T) {
 		{"no JSON type", "Transform", constant("yes"), "cannot be read"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig[*corev1.Pod](t, false)
-			if err := r.save(New(r.config), "7", newPod("a", "5")); err != nil {
-				t.Fatal(err)
-			}
-			r.changeHeader(func(header map[string]any) {
-				if _, ok := header[test.field]; !ok {
-					t.Errorf("the header has no %s", test.field)
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig[*corev1.Pod](t, false)
+				if err := r.save(New(r.config), "7", newPod("a", "5")); err != nil {
+					t.Fatal(err)
 				}
-				header[test.field] = test.value()
+				r.changeHeader(func(header map[string]any) {
+					if _, ok := header[test.field]; !ok {
+						t.Errorf("the header has no %s", test.field)
+					}
+					header[test.field] = test.value()
+				})
+				if test.why != "" {
+					r.cold(test.why)
+				} else if objects, _, err := r.load(); err != nil || len(objects) != 1 {
+					t.Errorf("%d objects, %v", len(objects), err)
+				}
 			})
-			if test.why != "" {
-				r.cold(test.why)
-			} else if objects, _, err := r.load(); err != nil || len(objects) != 1 {
-				t.Errorf("%d objects, %v", len(objects), err)
-			}
 		})
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/pprof"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Main runs the tests of m and ends the process, as the TestMain of a package. It fails the package if a test leaves a
@@ -27,7 +27,7 @@ func Main(m *testing.M) {
 // leftBehind returns the stacks of the goroutines that run this project's code, except the caller's.
 func leftBehind() string {
 	var left []string
-	for range 100 { // goroutines that are about to end may do so
+	for range 500 { // goroutines that are about to end may do so
 		left = left[:0]
 		var all bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&all, 2) // a bytes.Buffer returns no error
@@ -39,7 +39,7 @@ func leftBehind() string {
 		if len(left) == 0 {
 			return ""
 		}
-		runtime.Gosched()
+		time.Sleep(10 * time.Millisecond)
 	}
 	return strings.Join(left, "\n\n")
 }

@@ -4,9 +4,12 @@ package testkit
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +33,32 @@ func Limit(d time.Duration) (stop func()) {
 		panic(fmt.Sprintf("the test has not ended within %v", d))
 	})
 	return func() { timer.Stop() }
+}
+
+// After is time.After, without a timer if d is not above zero. Such a timer is due when it is made, and if two
+// goroutines of a bubble receive from timers that are due, the race detector may crash: see golang.org/issue/78156.
+func After(d time.Duration) <-chan time.Time {
+	if d > 0 {
+		return time.After(d)
+	}
+	due := make(chan time.Time, 1)
+	due <- time.Now()
+	return due
+}
+
+// FreePort returns a port of 127.0.0.1 on which no process listens. It is below those that systems use for outgoing
+// connections, so that none of these takes it before the test listens there.
+func FreePort(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		port := 20000 + rand.IntN(12000)
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port after 1000 tries")
+	return 0
 }
 
 // Whole reports whether tests run whole, with all rounds of the random ones: if INFORMER_TESTS is "whole" in the

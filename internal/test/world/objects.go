@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/object"
@@ -51,6 +52,15 @@ func NewPod(namespace, name string, labels ...string) *corev1.Pod {
 	for _, label := range labels {
 		key, value, _ := strings.Cut(label, "=")
 		pod.Labels[key] = value
+	}
+	return pod
+}
+
+// InQuarter gives pod a random UID whose hash is in that quarter of all hashes, from 0 to 3, and returns it. So a shard
+// of a test is never empty by chance.
+func InQuarter(quarter int, pod *corev1.Pod) *corev1.Pod {
+	for pod.UID == "" || informer.HashOf(pod.UID)>>62 != uint64(quarter) {
+		pod.UID = uuid.NewUUID()
 	}
 	return pod
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -229,11 +230,17 @@ func TestRetireDuringACall(t *testing.T) {
 			w.Create(world.NewPod("a", strconv.Itoa(i), "v=1"))
 		}
 		inf, rec := w.PodInformer(informer.Config[*corev1.Pod]{})
-		rec.After = func(*corev1.Pod) { inf.Retire() }
+		var both sync.WaitGroup // have their first event
+		both.Add(2)
+		meet := sync.OnceFunc(func() { both.Done(); both.Wait() })
+		rec.After = func(*corev1.Pod) { meet(); inf.Retire() }
 		ended := running(w.Context(), inf)
 		var events []string
 		for e := range inf.Changes(w.Context()) {
-			events = append(events, fmt.Sprint(e.Type, e.Object.Name, e.Final))
+			if events = append(events, fmt.Sprint(e.Type, e.Object.Name, e.Final)); len(events) == 1 {
+				both.Done()
+				both.Wait()
+			}
 			inf.Retire()
 		}
 		wantRetired(w, inf, <-ended)

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -76,11 +75,7 @@ func TestShardIsAsTheServerDefinesIt(t *testing.T) {
 // another quarter of all hashes: with four pods or more, no half is empty.
 func manyPods(w world.World, n int) {
 	for i := range n {
-		pod := world.NewPod([]string{"a", "b"}[i%2], fmt.Sprintf("p%d", i), "v=1")
-		for pod.UID == "" || informer.HashOf(pod.UID)>>62 != uint64(i%4) {
-			pod.UID = uuid.NewUUID()
-		}
-		w.Create(pod)
+		w.Create(world.InQuarter(i%4, world.NewPod([]string{"a", "b"}[i%2], fmt.Sprintf("p%d", i), "v=1")))
 	}
 }
 

@@ -381,8 +381,8 @@ func TestRefusedSelectionObeysTheShard(t *testing.T) {
 		t.Run(fmt.Sprint("pending=", pending), func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
 				all := selection{LabelSelector: "v", Optional: true}
-				for _, name := range strings.Split("abcdefghijklmnopqrst", "") {
-					w.Create(world.NewPod("a", name, "v=2"))
+				for i, name := range strings.Split("abcdefghijklmnopqrst", "") {
+					w.Create(world.InQuarter(i%4, world.NewPod("a", name, "v=2")))
 				}
 				inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne, all)
 				defer stop()

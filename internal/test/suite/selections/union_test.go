@@ -349,8 +349,8 @@ func TestSetShardWaitsForNoSelectionThatIsGone(t *testing.T) {
 // Guarantees: U3, S1
 func TestSelectionAddedAfterSetShard(t *testing.T) {
 	world.BubbleWith(t, informertest.Options{Shards: true}, func(w world.World) {
-		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-			w.Create(world.NewPod("ns", name, "v=1"), world.NewPod("ns", name+name, "v=2"))
+		for i, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			w.Create(world.NewPod("ns", name, "v=1"), world.InQuarter(i%4, world.NewPod("ns", name+name, "v=2")))
 		}
 		inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), versionOne)
 		defer stop()
