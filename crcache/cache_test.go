@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 	"weak"
 
 	"github.com/go-logr/logr/funcr"
