@@ -27,6 +27,7 @@ type book[T object.Object] struct {
 	owed     map[object.Key][]entry[T] // additions that an earlier process had noted, and that are not settled
 	changed  map[object.Key]struct{}   // keys that the base in the storage has otherwise
 	unknown  map[object.Key]struct{}   // keys of has or owed that the store lacks although they may exist
+	cleared  map[object.Key]struct{}   // keys that were unknown and do not exist, whose deletions wait for the handler
 	noted    map[id]struct{}           // additions that the storage has
 	underWay T                         // the addition that the handler is receiving, or nil
 	waits    bool                      // underWay is not noted
@@ -62,6 +63,7 @@ func newBook[T object.Object](store Store[T], codec *codec[T]) *book[T] {
 		owed:    map[object.Key][]entry[T]{},
 		changed: map[object.Key]struct{}{},
 		unknown: map[object.Key]struct{}{},
+		cleared: map[object.Key]struct{}{},
 		noted:   map[id]struct{}{},
 		tried:   map[id]struct{}{},
 		initial: true,
@@ -119,6 +121,7 @@ func (b *book[T]) try(obj T) bool {
 	defer b.mu.Unlock()
 	_, again := b.tried[i]
 	b.tried[i] = struct{}{}
+	delete(b.cleared, i.key)
 	return !again
 }
 
@@ -163,6 +166,7 @@ func (b *book[T]) noteLocked(obj T) {
 	key, none := object.KeyOf(obj), *new(T)
 	b.underWay, b.waits = none, false
 	delete(b.unknown, key)
+	delete(b.cleared, key)
 	delete(b.waiting, idOf(obj))
 	delete(b.tried, idOf(obj))
 	b.changed[key] = struct{}{}
@@ -191,14 +195,17 @@ func without[T object.Object](entries []entry[T], uid types.UID) (others []entry
 	return others
 }
 
-// take returns the acknowledged object of key if the store lacked it until now although it could exist.
+// take returns the acknowledged object of key if the store lacked it, although it could exist, until the handler's
+// present change.
 func (b *book[T]) take(key object.Key) (e entry[T], ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok = b.unknown[key]; !ok {
+	_, unknown := b.unknown[key]
+	if _, cleared := b.cleared[key]; !unknown && !cleared {
 		return e, false
 	}
 	delete(b.unknown, key)
+	delete(b.cleared, key)
 	e, ok = b.has[key]
 	return e, ok
 }
@@ -275,6 +282,7 @@ func (b *book[T]) ask() {
 func (b *book[T]) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.has, b.owed, b.changed, b.unknown, b.noted, b.waiting, b.tried = nil, nil, nil, nil, nil, nil, nil
+	b.has, b.owed, b.changed, b.unknown, b.cleared = nil, nil, nil, nil, nil
+	b.noted, b.waiting, b.tried = nil, nil, nil
 	b.store, b.doubt, b.underWay = Store[T]{}, doubt{}, *new(T)
 }

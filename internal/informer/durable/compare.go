@@ -184,6 +184,7 @@ func (b *book[T]) clearedLocked(view View[T]) (changes []deliver.Change[T]) {
 		}
 		delete(b.unknown, key)
 		if c, _ := b.changeLocked(key, none); c.Deleted {
+			b.cleared[key] = struct{}{}
 			changes = append(changes, c)
 		}
 	}

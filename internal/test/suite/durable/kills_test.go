@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/test/world"
 )
 
@@ -239,4 +241,46 @@ func TestAdditionThatNobodyReceived(t *testing.T) {
 		third.rec.want(w.T)
 		third.stop()
 	})
+}
+
+// After a restart, an object that could not be decoded is found and then deleted, while the handler is busy. It receives
+// each change, and the deletion once, although the comparison has found that, too.
+// Guarantees: H15
+func TestDeletionOfAnUnknownObjectComesOnce(t *testing.T) {
+	for _, delivery := range []informer.Delivery{{}, informer.DeliverEvery(0), informer.DeliverEveryBlocking(0)} {
+		world.Bubble(t, func(w world.World) {
+			m := newMemory()
+			config := world.Quiet[*corev1.Pod]()
+			config.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
+				if pod.Labels["bad"] != "" {
+					return nil, errors.New("bad")
+				}
+				return pod, nil
+			}
+			begin(w, config, m)
+			w.Label("ns", "a", "bad", "1")
+			second := live(w, w.Client(), config, podSubscription{Durable: in(m), Delivery: delivery})
+			w.Create(world.NewPod("ns", "b", "v=1"))
+			time.Sleep(time.Second)
+			second.rec.want(w.T, "add ns/b 1 initial=false")
+			hold := make(chan struct{})
+			second.rec.fails = func(string) bool { <-hold; return false }
+			w.Relabel("ns", "b", "2")
+			second.rec.want(w.T, "update ns/b 2 from 1")
+			w.Label("ns", "a", "bad", "")
+			synctest.Wait()
+			w.Delete("ns", "a")
+			time.Sleep(10 * time.Second) // the comparison finds the deletion
+			close(hold)
+			if delivery == (informer.Delivery{}) {
+				second.rec.want(w.T, "delete ns/a 1 (metadata) final=false") // the other changes are void
+			} else {
+				second.rec.want(w.T, "update ns/a 1 from 1 (metadata)", "delete ns/a 1 final=true")
+			}
+			second.stop()
+			third := again(w, config, m)
+			third.rec.want(w.T)
+			third.stop()
+		})
+	}
 }
