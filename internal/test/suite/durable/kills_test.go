@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -241,6 +242,44 @@ func TestAdditionThatNobodyReceived(t *testing.T) {
 		third.rec.want(w.T)
 		third.stop()
 	})
+}
+
+// A handler that ends its goroutine receives no further call, neither for another object of the same name nor behind it.
+// The next process delivers all of that.
+// Guarantees: H9, H16
+func TestGoexitEndsTheCalls(t *testing.T) {
+	for _, recovers := range []bool{false, true} {
+		world.Bubble(t, func(w world.World) {
+			m := newMemory()
+			begin(w, world.Quiet[*corev1.Pod](), m)
+			sub := podSubscription{Durable: in(m), OnPanic: func(any) {}}
+			second := live(w, w.Client(), world.Quiet[*corev1.Pod](), sub)
+			second.rec.fails = func(line string) bool { return strings.HasPrefix(line, "delete ns/a 1") }
+			w.Delete("ns", "a")
+			w.Create(world.NewPod("ns", "a", "v=2"), world.NewPod("ns", "b", "v=1"))
+			time.Sleep(time.Minute)
+			second.rec.want(w.T, "delete ns/a 1 final=true", "add ns/a 2 initial=false", "add ns/b 1 initial=false")
+			second.stop() // the handler has both objects A
+
+			w.Delete("ns", "a")
+			w.Relabel("ns", "b", "2")
+			if !recovers {
+				sub.OnPanic = nil
+			}
+			third := live(w, w.Client(), world.Quiet[*corev1.Pod](), sub, func(l life) {
+				l.rec.fails = func(string) bool { runtime.Goexit(); return false }
+			})
+			time.Sleep(time.Minute)
+			third.rec.want(w.T, "delete ns/a 2 (metadata) final=false")
+			if err := third.Err(); err == nil || !strings.Contains(err.Error(), "Goexit") {
+				w.Error(err)
+			}
+			third.stop()
+			fourth := again(w, world.Quiet[*corev1.Pod](), m)
+			fourth.rec.want(w.T, "delete ns/a 2 (metadata) final=false", "delete ns/a 1 (metadata) final=false", "update ns/b 2 from 1 (metadata)")
+			fourth.stop()
+		})
+	}
 }
 
 // After a restart, an object that could not be decoded is found and then deleted, while the handler is busy. It receives

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,11 +60,20 @@ func ship(url, dir, mode string, out io.Writer) error {
 	line := func(what string, pod *corev1.Pod) {
 		fmt.Fprintln(out, what, pod.Name, pod.UID, pod.ResourceVersion) // in one write, so that no line is cut
 	}
+	var onPanic func(any)
+	if strings.Contains(mode, "recovers") {
+		onPanic = func(any) {}
+	}
 	sub := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
 		AddFunc:    func(pod *corev1.Pod, _ bool) { line("add", pod) },
 		UpdateFunc: func(_, pod *corev1.Pod) { line("update", pod) },
-		DeleteFunc: func(last *corev1.Pod, _ bool) { line("delete", last) },
+		DeleteFunc: func(last *corev1.Pod, _ bool) {
+			if line("delete", last); strings.Contains(mode, "panics") {
+				panic(last.Name)
+			}
+		},
 	}, informer.SubscriptionConfig[*corev1.Pod]{
+		OnPanic: onPanic,
 		Durable: informer.DurableConfig{Name: "ship", Storage: storage, Objects: strings.Contains(mode, "objects"), Interval: 5 * time.Millisecond},
 	})
 	go func() {
@@ -137,15 +147,13 @@ func (h *harbor) take(line string) (name string) {
 	return fields[1]
 }
 
-// run runs a process, and kills it when enough returns true for a line. After each other line, it calls next.
-func (h *harbor) run(dir string, enough func(name string) bool, next func()) {
+// begin begins a process, which writes its events to the file.
+func (h *harbor) begin(dir, mode string) (*exec.Cmd, *os.File) {
 	h.Helper()
 	events, out, err := os.Pipe()
 	if err != nil {
 		h.Fatal(err)
 	}
-	defer events.Close()
-	mode := []string{"", "warm", "compact", "objects", "warm objects", "compact objects warm"}[h.rand.IntN(6)]
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), processURL+"="+h.server.URL, processDir+"="+dir, processMode+"="+mode)
 	cmd.ExtraFiles = []*os.File{out}
@@ -154,6 +162,15 @@ func (h *harbor) run(dir string, enough func(name string) bool, next func()) {
 		h.Fatal(err)
 	}
 	out.Close()
+	return cmd, events
+}
+
+// run runs a process, and kills it when enough returns true for a line. After each other line, it calls next.
+func (h *harbor) run(dir string, enough func(name string) bool, next func()) {
+	h.Helper()
+	mode := []string{"", "warm", "compact", "objects", "warm objects", "compact objects warm"}[h.rand.IntN(6)]
+	cmd, events := h.begin(dir, mode)
+	defer events.Close()
 	killed := false
 	lines := bufio.NewScanner(events)
 	for lines.Scan() {
@@ -171,19 +188,49 @@ func (h *harbor) run(dir string, enough func(name string) bool, next func()) {
 	}
 }
 
+// until runs a process until it ends, or has a line about the pod mark. It calls next after the first line, and returns
+// what was done to which object, apart from marks, and from the error of a subscription whose process ends.
+func (h *harbor) until(mark, dir, mode string, next func()) (done []string) {
+	h.Helper()
+	cmd, events := h.begin(dir, mode)
+	defer events.Close()
+	for scanner := bufio.NewScanner(events); scanner.Scan(); {
+		fields := strings.Fields(scanner.Text())
+		if fields[0] == "error" {
+			continue
+		}
+		if fields[1] == mark {
+			h.check(nil, cmd.Process.Kill())
+		}
+		if !strings.HasPrefix(fields[1], "z") {
+			done = append(done, fields[0]+" "+fields[2])
+			next()
+			next = func() {}
+		}
+	}
+	_ = cmd.Wait()
+	return done
+}
+
+// newHarbor returns a server with a pod.
+func newHarbor(t *testing.T, seed uint64, name string) *harbor {
+	server := informertest.NewServer(informertest.Options{})
+	t.Cleanup(server.Close)
+	h := &harbor{
+		T: t, rand: rand.New(rand.NewPCG(seed, 0)), server: server, versions: map[string]string{}, seen: map[string]bool{},
+		pods: informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: world.PodGVR}),
+	}
+	h.create(name)
+	return h
+}
+
 // A process is killed again and again, at any moment. Its lines, together with those of the next ones, have each change of
 // each pod: they end with the pods of the server, and every pod that a line has added and that is gone has been deleted.
 // Guarantees: H15, H16
 func TestKilledProcessLosesNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
-	server := informertest.NewServer(informertest.Options{})
-	defer server.Close()
-	h := &harbor{
-		T: t, rand: rand.New(rand.NewPCG(seed, 0)), server: server, versions: map[string]string{}, seen: map[string]bool{},
-		pods: informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: world.PodGVR}),
-	}
-	h.create("tick")
+	h := newHarbor(t, seed, "tick")
 	dir := t.TempDir()
 	rounds := testkit.Rounds(20, 200)
 	for range rounds {
@@ -192,7 +239,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 			h.change()
 		}
 		if h.rand.IntN(5) == 0 {
-			server.Compact()
+			h.server.Compact()
 		}
 		left := h.rand.IntN(40)
 		h.run(dir, func(string) bool { left--; return left < 0 }, func() {
@@ -212,4 +259,36 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		t.Errorf("the lines have the deleted pod %s", uid)
 	}
 	t.Logf("%d kills, %d lines, %d of them repeated", rounds+1, h.lines, h.repeats)
+}
+
+// A panic without OnPanic ends the process, and no call of the handler begins meanwhile. The next process repeats it.
+// Guarantees: H10, H16
+func TestPanicEndsTheCalls(t *testing.T) {
+	h, dir := newHarbor(t, 0, "a"), t.TempDir()
+	key := informer.Key{Namespace: "ns", Name: "a"}
+	old, _ := h.pods.Get(key)
+	var pod *corev1.Pod
+	got := h.until("z1", dir, "panics recovers", func() {
+		h.check(h.pods.Delete(key))
+		h.create("a")
+		pod, _ = h.pods.Get(key)
+		h.create("z1")
+	})
+	if pod == nil {
+		t.Fatal("the first process wrote nothing")
+	}
+	deletions := []string{"delete " + string(old.UID), "delete " + string(pod.UID)}
+	if want := []string{"add " + string(old.UID), deletions[0], "add " + string(pod.UID)}; !slices.Equal(got, want) {
+		t.Fatalf("the first process wrote %q, want %q", got, want)
+	}
+	h.check(h.pods.Delete(key)) // the next handler has both objects of this name
+	h.create("z2")
+	got = h.until("z2", dir, "panics", func() {})
+	if len(got) != 1 || !slices.Contains(deletions, got[0]) {
+		t.Errorf("the process that panicked wrote %q", got)
+	}
+	got = h.until("z2", dir, "", func() {})
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(deletions))) {
+		t.Errorf("the last process wrote %q, want %q", got, deletions)
+	}
 }
