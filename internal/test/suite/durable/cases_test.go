@@ -3,10 +3,12 @@ package durable
 import (
 	"errors"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +89,34 @@ func TestAdditionsWaitForTheStorage(t *testing.T) {
 		}
 		if s := second.durable(); s.SaveError != nil || !strings.Contains(second.log.String(), "succeeds again") {
 			w.Errorf("%+v: %s", s, second.log)
+		}
+		second.stop()
+	})
+}
+
+// The time that an addition waits for the storage is a part of its delay, not of its call.
+// Guarantees: H16, O1
+func TestWaitForTheStorageIsADelay(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		m := newMemory()
+		begin(w, world.Quiet[*corev1.Pod](), m)
+		second := again(w, world.Quiet[*corev1.Pod](), m)
+		second.rec.fails = func(string) bool { time.Sleep(3 * time.Second); return false }
+		m.fail(errors.New("the disk is full"))
+		w.Create(world.NewPod("ns", "b", "v=1"))
+		time.Sleep(10 * time.Minute)
+		if s := second.Subscription.Status(); s.Delays.Count != 0 || s.Calls.Count != 0 {
+			w.Errorf("before the call: %+v", s)
+		}
+		m.fail(nil)
+		time.Sleep(time.Minute)
+		second.rec.want(w.T, "add ns/b 1 initial=false")
+		s := second.Subscription.Status()
+		if s.Delays.Count != 1 || s.Delays.Max < 10*time.Minute || s.Delays.Max > 10*time.Minute+time.Second {
+			w.Errorf("delays: %+v", s.Delays)
+		}
+		if s.Calls.Count != 1 || s.Calls.Max != 3*time.Second || strings.Contains(second.log.String(), "slow") {
+			w.Errorf("calls: %+v, log: %s", s.Calls, second.log)
 		}
 		second.stop()
 	})
@@ -502,4 +532,34 @@ func TestInvalidDurableConfig(t *testing.T) {
 			w.Error(err)
 		}
 	})
+}
+
+// A subscription that has ended before it began retains no object of the store.
+func TestSubscriptionThatNeverBeganRetainsNothing(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		sub, held := neverBegun(w)
+		<-sub.Done()
+		for range 5 {
+			runtime.GC()
+		}
+		if held.Value() != nil {
+			w.Error("the subscription retains an object")
+		}
+		if err := sub.Err(); !errors.Is(err, informer.ErrStopped) {
+			w.Error(err)
+		}
+	})
+}
+
+// neverBegun returns a durable subscription to an informer that has stopped, and an object of it.
+func neverBegun(w world.World) (*informer.Subscription, weak.Pointer[corev1.Pod]) {
+	inf := w.QuietInformer()
+	stop := world.Run(w, inf)
+	if err := inf.WaitSynced(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	stop()
+	pod, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
+	return inf.Subscribe(&recorder[*corev1.Pod]{}, podSubscription{Durable: in(newMemory())}), weak.Make(pod)
 }
