@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/object"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // copier is a controller that copies the store. It fails often, and is stopped and restarted.
@@ -131,11 +132,11 @@ func (c *copier[T]) reconcile(_ context.Context, key Key) (Result, error) {
 		c.users.Errorf("Q1: %s reconciles %s twice at once", c.name, key)
 	}
 	c.busy[key], c.tried[key] = true, true
-	outcome, delay := c.rand.IntN(16), time.Duration(1+c.rand.IntN(2000))*time.Millisecond
+	outcome, delay := c.rand.IntN(16), time.Duration(c.rand.IntN(2000))*time.Millisecond
 	c.mu.Unlock()
 	obj, ok := c.users.Informer.Store().Get(key)
 	if outcome%2 == 0 {
-		<-time.After(delay)
+		<-testkit.After(delay)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/status"
 )
 
@@ -271,9 +272,7 @@ func runQueueModel(t *testing.T, seed uint64) {
 			}()
 			synctest.Wait()
 		default:
-			if pause := time.Duration(random.IntN(5)) * time.Millisecond; pause > 0 {
-				<-time.After(pause)
-			}
+			<-testkit.After(time.Duration(random.IntN(5)) * time.Millisecond)
 			synctest.Wait()
 			did = "time passes"
 			m.pass()

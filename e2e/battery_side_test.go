@@ -277,7 +277,7 @@ func end(line string, events []event, err error, took time.Duration) string {
 	}
 	if asked := timeoutSeconds.FindStringSubmatch(line); asked != nil {
 		seconds, _ := strconv.Atoi(asked[1])
-		if timeout := time.Duration(seconds) * time.Second; took < timeout-time.Second/10 || took > timeout+30*time.Second {
+		if timeout := time.Duration(seconds) * time.Second; took < timeout-time.Second/10 || took > timeout+10*time.Second {
 			return fmt.Sprintf("end after %v", took)
 		}
 	}

@@ -188,8 +188,11 @@ func TestListAfterEtcdCrash(t *testing.T) {
 		list, err = pods.List(ctx, metav1.ListOptions{})
 		return err == nil, nil // an error until the API server has connected to etcd again
 	})
-	if err != nil || len(list.Items) != n {
-		t.Errorf("listed %v, want %d pods: %v", list, n, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(list.Items); got != n {
+		t.Errorf("listed %d pods, want %d", got, n)
 	}
 }
 

@@ -33,7 +33,8 @@ var (
 const (
 	killEvery = 20 * time.Second
 	// ownedWithin is the longest time from the last kill to the next reconcile of a pod of a killed replica: the lease, the
-	// time by which the others delete it later, and that for the lists, the Leases and the reconciles of all pods that move.
+	// time by which the others delete it later, and that for the lists, the Leases and the reconciles of all pods that move,
+	// which a busy machine needs three times as long for.
 	ownedWithin = 15*time.Second + 3*time.Second + 15*time.Second
 )
 

@@ -23,6 +23,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
 	"github.com/typedinformer/informer/status"
@@ -142,9 +143,7 @@ func (p *program) join() *shard.Replica {
 
 // rest lets d pass, and then waits until the program is idle.
 func (p *program) rest(d time.Duration) {
-	if d > 0 {
-		<-time.After(d)
-	}
+	<-testkit.After(d)
 	synctest.Wait()
 }
 

@@ -207,7 +207,9 @@ func NewServer(options Options) *Server {
 	if options.Controllers != (Controllers{}) {
 		s.running.Go(func() { s.controllers.run(ctx) })
 	}
-	s.listen("127.0.0.1:0")
+	if err := s.listen("127.0.0.1:0"); err != nil {
+		panic(fmt.Sprintf("informertest: listen: %v", err))
+	}
 	if !options.InMemory {
 		s.URL = scheme(options) + s.listener.Addr().String()
 	}
@@ -223,22 +225,17 @@ func scheme(options Options) string {
 }
 
 // listen makes the server accept connections. Over TCP, it listens at address.
-func (s *Server) listen(address string) {
+func (s *Server) listen(address string) error {
 	var l net.Listener = newPipeListener()
 	if !s.options.InMemory {
 		var err error
-		l, err = net.Listen("tcp", address)
-		// After Stop, a connection of another process may have the port for a moment.
-		for began := time.Now(); errors.Is(err, syscall.EADDRINUSE) && time.Since(began) < 10*time.Second; {
-			time.Sleep(50 * time.Millisecond)
-			l, err = net.Listen("tcp", address)
-		}
-		if err != nil {
-			panic(fmt.Sprintf("informertest: listen: %v", err))
+		if l, err = net.Listen("tcp", address); err != nil {
+			return err
 		}
 	}
 	s.listener = l
 	s.running.Go(func() { s.http.Serve(s.secured(l)) })
+	return nil
 }
 
 // dial connects to a server in memory. It has the signature of rest.Config.Dial.
@@ -348,14 +345,25 @@ func (s *Server) Stop() {
 	s.CloseConnections()
 }
 
-// Start makes the server reachable again after Stop, at the same address. Otherwise it does nothing. It panics if it
-// cannot listen.
+// Start makes the server reachable again after Stop, at the same address. Otherwise it does nothing. If another process
+// has the port, it tries again for 10 seconds. It panics if it cannot listen.
 func (s *Server) Start() {
+	err := s.start()
+	for began := time.Now(); errors.Is(err, syscall.EADDRINUSE) && time.Since(began) < 10*time.Second; err = s.start() {
+		time.Sleep(50 * time.Millisecond) // a connection may have the port for a moment
+	}
+	if err != nil {
+		panic(fmt.Sprintf("informertest: listen: %v", err))
+	}
+}
+
+func (s *Server) start() error {
 	s.httpMu.Lock()
 	defer s.httpMu.Unlock()
-	if s.listener == nil && !s.closed {
-		s.listen(strings.TrimPrefix(s.URL, scheme(s.options)))
+	if s.listener != nil || s.closed {
+		return nil
 	}
+	return s.listen(strings.TrimPrefix(s.URL, scheme(s.options)))
 }
 
 // Close ends all requests and stops the server. When it returns, every goroutine of the server has ended.

@@ -27,7 +27,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/lease"
-	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // nearlyGrace is the longest time that work may take to return.
@@ -102,7 +102,7 @@ func (s *stage) work(name string, winding time.Duration) func(context.Context) e
 		s.enter(name)
 		defer s.leave()
 		<-ctx.Done()
-		_ = run.Sleep(context.Background(), winding)
+		<-testkit.After(winding)
 		return ctx.Err()
 	}
 }

@@ -229,7 +229,7 @@ func (l line) slowly(r *http.Request, late, slow time.Duration) (*http.Response,
 	}
 	answers := make(chan *http.Response, 1)
 	go func() {
-		_ = run.Sleep(context.Background(), late)
+		<-testkit.After(late)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
 		defer cancel()
 		copied := r.Clone(ctx)
@@ -240,7 +240,7 @@ func (l line) slowly(r *http.Request, late, slow time.Duration) (*http.Response,
 			resp.Body.Close()
 			resp.Body = io.NopCloser(bytes.NewReader(read))
 		}
-		_ = run.Sleep(context.Background(), slow)
+		<-testkit.After(slow)
 		answers <- resp
 	}()
 	select {

@@ -252,7 +252,7 @@ func TestWritesStopAtTheGate(t *testing.T) {
 		a := s.shop("a", nil)
 		<-time.After(time.Minute + time.Second) // renewed at 60 s
 		if err := s.shop("b", nil).write(s.Context(), "early"); !errors.Is(err, informer.ErrGateClosed) {
-			s.Errorf("before the election: %v", err)
+			s.Errorf("a replica that does not lead: %v", err)
 		}
 		hang := s.server.Inject(informertest.Fault{Resource: "configmaps", Verb: "create", Hang: true})
 		defer s.server.Inject(informertest.Fault{Resource: "leases", Drop: true})()

@@ -28,6 +28,7 @@ func TestRun(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for args, want := range map[string]string{
 		"-for 5m -websites 3": `(?m)^  0s  websites: .*\n(.*\n)* +\d+s  websites: [1-3], .* leader: [0-9a-f]{12}\n`,
+		"-for 1ms":            `^  0s  websites: |^$`,
 		"-crd":                `(?s)\A` + regexp.QuoteMeta(string(website.CRD)) + `\z`,
 		"-h":                  `-kubeconfig path`,
 	} {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/test/testkit"
 	"github.com/typedinformer/informer/status"
 )
 
@@ -319,13 +320,13 @@ func TestKilled(t *testing.T) {
 		all := append(c.clients(near.config()), c.clients(far.config())...)
 		for round := range 6 {
 			c.change(10)
-			<-time.After(time.Duration(1+c.random.IntN(3)) * time.Second)
+			<-testkit.After(time.Duration(c.random.IntN(3)) * time.Second)
 			c.change(1 + c.random.IntN(100)) // while events are on their way; sometimes more than the window
 			if round%2 == 0 {
 				near.set()
 				a.kill()
 				c.change(c.random.IntN(100))
-				<-time.After(time.Duration(1+c.random.IntN(30)) * time.Second)
+				<-testkit.After(time.Duration(c.random.IntN(30)) * time.Second)
 				a = c.replica(c.source.Config())
 				near.set(a)
 			}
@@ -333,7 +334,7 @@ func TestKilled(t *testing.T) {
 				far.set()
 				b.kill()
 				c.change(c.random.IntN(100))
-				<-time.After(time.Duration(1+c.random.IntN(30)) * time.Second)
+				<-testkit.After(time.Duration(c.random.IntN(30)) * time.Second)
 				b = c.replica(near.config())
 				far.set(b)
 			}
@@ -447,9 +448,9 @@ func TestReplicasAtDifferentProgress(t *testing.T) {
 				behind.proxy.collections[0].endWatches()
 				<-time.After(10 * time.Second)
 			}
-			<-time.After(time.Duration(1+c.random.IntN(60)) * time.Second)
+			<-testkit.After(time.Duration(c.random.IntN(60)) * time.Second)
 			behind.proxy.collections[0].endWatches() // move again
-			<-time.After(time.Duration(1+c.random.IntN(60)) * time.Second)
+			<-testkit.After(time.Duration(c.random.IntN(60)) * time.Second)
 			release()
 			<-time.After(5 * time.Minute)
 			for _, l := range all {

@@ -32,7 +32,7 @@ func (f *Informer[T]) WaitReadable(ctx context.Context, timeout time.Duration) e
 	if run.IsClosed(f.Hub.Synced()) { // nearly always: a read makes no timer
 		return nil
 	}
-	if timeout <= 0 {
+	if timeout <= 0 { // no timer, which would be due at once; see testkit.After
 		return f.wait(ctx, nil, func(bool) error { return f.unreadable(true) })
 	}
 	patience := time.NewTimer(timeout)

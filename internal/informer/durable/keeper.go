@@ -190,7 +190,7 @@ func (k *Keeper[T]) Keep(ctx context.Context, l *deliver.Listener[T]) {
 	timer := time.NewTimer(k.config.Interval)
 	defer timer.Stop()
 	var since time.Time // when there was first something to save; zero if there is nothing
-	for {
+	for ctx.Err() == nil {
 		timer.Stop()
 		if due, ok := k.due(since); ok {
 			left := time.Until(due)
@@ -218,7 +218,8 @@ func (k *Keeper[T]) Keep(ctx context.Context, l *deliver.Listener[T]) {
 	}
 }
 
-// saveDue saves what is due. It returns since when there is something to save, or zero if there is nothing.
+// saveDue compares unknown keys again, and saves if there is something to save. It returns since when there is
+// something, or zero if there is nothing.
 func (k *Keeper[T]) saveDue(ctx context.Context, l *deliver.Listener[T]) (since time.Time) {
 	k.compareAgain(l)
 	if unsaved, _ := k.book.wants(); unsaved && k.save(ctx) != nil {

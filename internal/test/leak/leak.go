@@ -27,7 +27,7 @@ func Main(m *testing.M) {
 // leftBehind returns the stacks of the goroutines that run this project's code, except the caller's.
 func leftBehind() string {
 	var left []string
-	for range 500 { // goroutines that are about to end may do so
+	for range 100 { // goroutines that are about to end may do so
 		left = left[:0]
 		var all bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&all, 2) // a bytes.Buffer returns no error

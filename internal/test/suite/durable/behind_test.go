@@ -255,12 +255,12 @@ func TestRetireAfterTheEndOfTheContext(t *testing.T) {
 		config := world.Quiet[*corev1.Pod]()
 		config.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
 			switch pod.Labels["bad"] {
-			case "error":
-				return nil, errors.New("bad")
+			case "":
+				return pod, nil
 			case "slow":
 				<-hold
 			}
-			return pod, nil
+			return nil, errors.New("bad")
 		}
 		begin(w, config, m)
 		w.Label("ns", "a", "bad", "error")

@@ -154,7 +154,7 @@ func (h *harbor) begin(dir, mode string) (*exec.Cmd, *os.File) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.CommandContext(h.Context(), os.Args[0]) // ends with the test if a line is lost
 	cmd.Env = append(os.Environ(), processURL+"="+h.server.URL, processDir+"="+dir, processMode+"="+mode)
 	cmd.ExtraFiles = []*os.File{out}
 	cmd.Stderr = h.Output()

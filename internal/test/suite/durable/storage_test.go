@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"testing/iotest"
+	"time"
 
 	"github.com/typedinformer/informer"
 )
@@ -17,8 +18,9 @@ import (
 type memory struct {
 	mu    sync.Mutex
 	files map[string][]byte
-	fails error // of each save; nil for none
-	saves int   // that were tried
+	fails error         // of each save; nil for none
+	takes time.Duration // each save
+	saves int           // that were tried
 }
 
 func newMemory() *memory { return &memory{files: map[string][]byte{}} }
@@ -38,6 +40,10 @@ func (m *memory) Save(_ context.Context, name string, write func(io.Writer) erro
 	if err := write(&buf); err != nil {
 		return err
 	}
+	m.mu.Lock()
+	takes := m.takes
+	m.mu.Unlock()
+	time.Sleep(takes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.saves++
