@@ -19,6 +19,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/source/decode"
 	"github.com/typedinformer/informer/internal/source/transport"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // server answers each request with the next of its answers, and records the query.
@@ -58,7 +59,7 @@ type lateEnd struct {
 
 func (l lateEnd) Read([]byte) (int, error) {
 	select {
-	case <-time.After(l.time):
+	case <-testkit.After(l.time):
 		return 0, io.EOF
 	case <-l.ctx.Done():
 		return 0, cmp.Or(l.gone, l.ctx.Err())
@@ -414,7 +415,7 @@ func TestRateLimitOfWatches(t *testing.T) {
 			{want: 59 * time.Second, list: true},
 			{want: 0}, // the watch before the list was long ago
 		} {
-			<-time.After(c.pause)
+			<-testkit.After(c.pause)
 			server.answers = append(server.answers, answer{body: added})
 			begun := time.Now()
 			if c.list {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // Frame returns one event of a watch, with an encoded object, as an API server sends it.
@@ -42,7 +44,7 @@ func (w World) AnswerWatch(media string, pause time.Duration, frames func() [][]
 			return false
 		}
 		for _, frame := range frames() {
-			<-time.After(pause)
+			<-testkit.After(pause)
 			Write(rw, media, frame)
 		}
 		select {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/test/testkit"
 )
 
 // Guarantees: Q4
@@ -162,7 +163,7 @@ func TestKeysStayInOrderWhenADelayedKeyIsTakenOut(t *testing.T) {
 					if s == 101 {
 						continue
 					}
-					<-time.After(time.Until(began.Add(time.Duration(s)*time.Second - time.Second/2)))
+					<-testkit.After(time.Until(began.Add(time.Duration(s)*time.Second - time.Second/2)))
 					if n := q.Len(); n != 0 {
 						t.Fatalf("%d keys are ready %v before the next one", n, time.Second/2)
 					}

@@ -455,7 +455,7 @@ func TestUpdatesBesideEverything(t *testing.T) {
 					}
 					client.Status()
 					inf.Status()
-					<-time.After(time.Duration(worker) * time.Millisecond)
+					<-testkit.After(time.Duration(worker) * time.Millisecond)
 				}
 			})
 			running.Go(func() {

@@ -164,7 +164,7 @@ func TestVersionThatIsNoNumber(t *testing.T) {
 					<-time.After(10 * time.Second)
 					w.Server.Inject(informertest.Fault{Verb: "watch", Times: 1, Rewrite: podAt(key, version)})
 					w.Server.EndWatches()
-					<-time.After(wait)
+					<-testkit.After(wait)
 					w.Relabel("ns", "b", "2")
 					<-time.After(2 * time.Second)
 					rec.Want(w.T, world.Updated...)
