@@ -218,6 +218,17 @@ func (b *book[T]) acknowledged(obj T) bool {
 	return ok && have.obj.GetUID() == obj.GetUID()
 }
 
+// later returns a later version of last that the handler has: the store can have an older one; see isPastLocked.
+func (b *book[T]) later(last T) (obj T, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := object.KeyOf(last)
+	have, ok := b.has[key]
+	_, unknown := b.unknown[key]
+	return have.obj, ok && unknown && have.obj.GetUID() == last.GetUID() &&
+		object.Older(last.GetResourceVersion(), have.obj.GetResourceVersion())
+}
+
 // mayHave reports whether the handler has obj or may have it.
 func (b *book[T]) mayHave(obj T) bool {
 	b.mu.Lock()

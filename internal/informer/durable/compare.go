@@ -90,7 +90,14 @@ func (b *book[T]) compare(given map[object.Key]T) (changes []deliver.Change[T]) 
 		changes = make([]deliver.Change[T], 0, view.Len())
 	}
 	for obj := range view.All() {
-		if c, differs := b.changeLocked(object.KeyOf(obj), obj); differs || given != nil {
+		key := object.KeyOf(obj)
+		if b.isPastLocked(view, key, obj) {
+			if b.hasAnyLocked(key) {
+				b.unknown[key] = struct{}{}
+			}
+			continue
+		}
+		if c, differs := b.changeLocked(key, obj); differs || given != nil {
 			changes = append(changes, c)
 		}
 	}
@@ -113,6 +120,29 @@ func (b *book[T]) compare(given map[object.Key]T) (changes []deliver.Change[T]) 
 		}
 	}
 	return changes
+}
+
+// isPastLocked reports whether obj, which the store has of key, may precede what the handler has or had. The server then
+// has a newer version, which cannot be decoded, and obj comes from a warm start that is older than the state. So what
+// the handler has may exist, and need not have changed.
+func (b *book[T]) isPastLocked(view View[T], key object.Key, obj T) bool {
+	if b.highest == "" || view.Undecodable(key) == nil {
+		return false
+	}
+	if !b.hasAnyLocked(key) { // it may have had the deletion of obj
+		return !object.Older(b.highest, obj.GetResourceVersion())
+	}
+	isLater := func(e entry[T]) bool {
+		return !object.Older(e.obj.GetResourceVersion(), obj.GetResourceVersion()) && !object.SameVersion(e.obj, obj)
+	}
+	have, ok := b.has[key]
+	return ok && isLater(have) || slices.ContainsFunc(b.owed[key], isLater)
+}
+
+// hasAnyLocked reports whether the handler has or may have an object of key.
+func (b *book[T]) hasAnyLocked(key object.Key) bool {
+	_, ok := b.has[key]
+	return ok || len(b.owed[key]) > 0
 }
 
 // keysLocked yields the keys of all objects that the handler has or may have.

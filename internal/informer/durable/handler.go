@@ -95,6 +95,9 @@ func (h handler[T]) remove(last T, final bool) {
 	if !h.listener().Open() || !h.book.mayHave(last) {
 		return
 	}
+	if have, ok := h.book.later(last); ok {
+		last, final = have, false
+	}
 	h.book.try(last)
 	h.next.OnDelete(last, final)
 	h.book.forget(last)
