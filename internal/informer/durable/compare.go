@@ -122,9 +122,9 @@ func (b *book[T]) compare(given map[object.Key]T) (changes []deliver.Change[T]) 
 	return changes
 }
 
-// isPastLocked reports whether obj, which the store has of key, may precede what the handler has or had. The server then
-// has a newer version, which cannot be decoded, and obj comes from a warm start that is older than the state. So what
-// the handler has may exist, and need not have changed.
+// isPastLocked reports whether obj, which the store has of key, may precede what the handler has or had. The server
+// then has a newer version, which cannot be decoded, and obj comes from a warm start that is older than the state. So
+// what the handler has may exist, and need not have changed.
 func (b *book[T]) isPastLocked(view View[T], key object.Key, obj T) bool {
 	if b.highest == "" || view.Undecodable(key) == nil {
 		return false
@@ -133,7 +133,8 @@ func (b *book[T]) isPastLocked(view View[T], key object.Key, obj T) bool {
 		return !object.Older(b.highest, obj.GetResourceVersion())
 	}
 	isLater := func(e entry[T]) bool {
-		return !object.Older(e.obj.GetResourceVersion(), obj.GetResourceVersion()) && !object.SameVersion(e.obj, obj)
+		older := object.Older(e.obj.GetResourceVersion(), obj.GetResourceVersion())
+		return !older && !object.SameVersion(e.obj, obj)
 	}
 	have, ok := b.has[key]
 	return ok && isLater(have) || slices.ContainsFunc(b.owed[key], isLater)
