@@ -54,6 +54,9 @@ func (m *member[T]) arrived() bool { return run.IsClosed(m.Sharding.Begun()) || 
 // Get implements selections.Part.
 func (m *member[T]) Get(key object.Key) (T, bool) { return m.find(m.store.Snapshot(), key) }
 
+// Undecodable implements selections.Part.
+func (m *member[T]) Undecodable(key object.Key) bool { return m.fails(m.store.Snapshot(), key) }
+
 // All implements selections.Part.
 func (m *member[T]) All() iter.Seq[T] { return m.all(m.store.Snapshot()) }
 
@@ -78,6 +81,9 @@ type frozen[T object.Object] struct {
 // Get implements selections.Part.
 func (f frozen[T]) Get(key object.Key) (T, bool) { return f.find(f.snapshot, key) }
 
+// Undecodable implements selections.Part.
+func (f frozen[T]) Undecodable(key object.Key) bool { return f.fails(f.snapshot, key) }
+
 // All implements selections.Part.
 func (f frozen[T]) All() iter.Seq[T] { return f.all(f.snapshot) }
 
@@ -88,6 +94,12 @@ func (m *member[T]) find(snap *Snapshot[T], key object.Key) (obj T, ok bool) {
 		return none, false
 	}
 	return obj, ok
+}
+
+// fails reports whether the newest version of the object with that key could not be decoded, as of snap.
+func (m *member[T]) fails(snap *Snapshot[T], key object.Key) bool {
+	src, _ := snap.sources.Of(m.Namespace)
+	return src.Data.undecoded.Has(key)
 }
 
 // all yields the objects of snap that m has.

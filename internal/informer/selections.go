@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -167,6 +168,8 @@ func (s *merged[T]) merge(m *member[T], had *Snapshot[T], batch []reflector.Delt
 				return
 			}
 		}
+		old, _ := had.sources.Of(m.Namespace)
+		s.lost(old.Data.undecoded, batch)(yield)
 	}}
 	for i := range batch {
 		d := &batch[i]
@@ -188,6 +191,38 @@ func (s *merged[T]) merge(m *member[T], had *Snapshot[T], batch []reflector.Delt
 	w.next.sources = w.next.sources.Set(src)
 	s.claim(w)
 	return restored
+}
+
+// lost yields the versions that have left in batch and that could not be decoded, of objects that the member does not
+// have. failed are those before batch.
+func (s *merged[T]) lost(failed Undecoded, batch []reflector.Delta[T]) iter.Seq[selections.Change[T]] {
+	return func(yield func(selections.Change[T]) bool) {
+		after := failed
+		for i := range batch {
+			d, before := &batch[i], after
+			if after = After(before, d); before.Set == nil { // the common case
+				continue
+			}
+			switch d.Type {
+			case reflector.Removed:
+				key := d.RemovedKey()
+				if before.Has(key) && !s.removed(key) && !yield(selections.Change[T]{Key: key, Lost: true, At: d.Version}) {
+					return
+				}
+			case reflector.Replaced:
+				for key := range before.In("") {
+					if !after.Has(key) && !s.removed(key) && !yield(selections.Change[T]{Key: key, Lost: true}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// removed reports whether the write of a member has removed the object with that key.
+func (s *merged[T]) removed(key object.Key) bool {
+	return slices.ContainsFunc(s.scratch, func(c change[T]) bool { return c.Key == key && object.IsNil(c.New) })
 }
 
 // widened reports whether now has objects of hashes that had, which has listed, lacks.

@@ -95,6 +95,7 @@ type selection struct {
 
 func (s *selection) All() iter.Seq[*metav1.ObjectMeta] { return maps.Values(s.held) }
 func (s *selection) Version() string                   { return s.version }
+func (s *selection) Undecodable(object.Key) bool       { return false }
 func (s *selection) Frozen() Part[*metav1.ObjectMeta]  { return s }
 
 // change takes in a change of obj, after which the selection has it or not.

@@ -44,8 +44,10 @@ func (u *Union[T]) Concluded(c *Copy[T]) bool {
 	return true
 }
 
-// settled reports whether l waits for nothing, or for a refused part.
-func (l *leave[T]) settled() bool { return l.over || l.removed && l.awaits != nil && l.awaits.refused }
+// settled reports whether l waits for nothing, for a refused part, or for an object that can be decoded.
+func (l *leave[T]) settled() bool {
+	return l.over || l.kept != nil || l.removed && l.awaits != nil && l.awaits.refused
+}
 
 // Compare compares c with content, and calls differs for each difference: have is nil if the content lacks an object,
 // and want is nil if no part has it. It returns the number of objects in parts, and how many of them are only in parts

@@ -14,6 +14,7 @@ type leave[T object.Object] struct {
 	last    T
 	final   bool
 	awaits  *state[T] // a part that does not know of it; nil for none
+	kept    *state[T] // a part that has a version which cannot be decoded: the content keeps the last good one; nil for none
 	asked   bool      // Questions has returned it
 	removed bool      // from the content, although some part does not know of it
 	over    bool
@@ -32,7 +33,7 @@ type hold[T object.Object] struct {
 	blocked bool // the leave keeps an object of the part out of the content
 }
 
-func (h hold[T]) ended() bool { return h.over || h.removed && !h.blocked }
+func (h hold[T]) ended() bool { return h.over || (h.removed || h.kept != nil) && !h.blocked }
 
 // end drops l.
 func (u *Union[T]) end(l *leave[T]) {
@@ -50,6 +51,23 @@ func (u *Union[T]) remove(l *leave[T], content Content[T]) {
 	}
 }
 
+// completed makes c, a Lost change of s, that of what the content has. It returns false if that has not left.
+func completed[T object.Object](c *Change[T], s *state[T], content Content[T]) bool {
+	have, ok := content.Get(c.Key)
+	if !ok || has(s.Part, c.Key) || c.At != "" && object.Older(c.At, have.GetResourceVersion()) {
+		return false
+	}
+	c.Old, c.Last = have, have
+	return true
+}
+
+// decoded ends that s keeps an object in the content, if it has a good version now.
+func (u *Union[T]) decoded(s *state[T], key object.Key, content Content[T]) {
+	if l := u.leaves[key]; l != nil && l.kept == s {
+		u.settle(l, content)
+	}
+}
+
 // owned reports whether the object of l may still be in a part. What a refused part had before the leave does not
 // count.
 func (u *Union[T]) owned(l *leave[T]) bool {
@@ -60,15 +78,18 @@ func (u *Union[T]) owned(l *leave[T]) bool {
 }
 
 // settle ends l if a part that knows of it has the object, or if each part knows. If each part knows that is not
-// refused, it removes the object. Otherwise, l waits for a part that does not know.
+// refused, it removes the object, unless a part has a version that cannot be decoded. Otherwise, l waits for a part that
+// does not know.
 func (u *Union[T]) settle(l *leave[T], content Content[T]) {
-	var lags, refused *state[T]
+	var lags, refused, keeps *state[T]
 	for _, s := range u.parts {
 		if !s.covers(l.key.Namespace) {
 			continue
 		}
 		_, has := u.get(s, l.key)
 		switch knows := u.knows(s, l.latest); {
+		case knows && !l.removed && s.Undecodable(l.key):
+			keeps = s // what it has may be older than the content
 		case knows && has:
 			u.end(l)
 			u.refresh(l.key, content)
@@ -82,10 +103,13 @@ func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 			refused = s
 		}
 	}
+	l.kept = nil
 	switch {
 	case lags != nil && lags == l.awaits:
 	case lags != nil:
 		u.wait(l, lags)
+	case keeps != nil:
+		l.awaits, l.kept, l.final = nil, keeps, false // the server has sent no later state
 	default:
 		u.remove(l, content)
 		u.pass(l, refused)
@@ -226,7 +250,7 @@ func (u *Union[T]) Questions(limit int) (questions []Question) {
 		if len(questions) == limit {
 			break
 		}
-		if !l.asked && !l.removed && !u.owned(l) {
+		if !l.asked && !l.removed && l.kept == nil && !u.owned(l) {
 			l.asked = true
 			questions = append(questions, Question{l.key, l.latest.version})
 		}

@@ -15,12 +15,12 @@ import (
 
 // In whichever order the parts learn of writes, an object that some part should have never leaves, no deleted object
 // returns, and no part claims what the content does not show. In the end, the union has the objects that the parts
-// should have, also after refusals and restores of the server.
+// should have, also after refusals, restores of the server, and versions that cannot be decoded.
 // Guarantees: U6, U7, U8, U9
 func TestUnionModel(t *testing.T) {
 	for seed := range int64(testkit.Rounds(600, 6000)) {
 		m := model{T: t, seed: seed, random: rand.New(rand.NewSource(seed)), uids: map[string]int{},
-			restores: seed%3 == 0, refuses: seed%2 == 0, lists: seed%5 < 3}
+			restores: seed%3 == 0, refuses: seed%2 == 0, lists: seed%5 < 3, fails: seed%7 < 3}
 		m.u, m.parts, m.c = newUnion("abc")
 		m.s = m.parts[0].server
 		m.refused = map[*part]bool{}
@@ -44,6 +44,7 @@ type model struct {
 	refused           map[*part]bool
 	restores, refuses bool
 	lists             bool // all parts begin with a list
+	fails             bool // some versions cannot be decoded
 	restored          bool
 	missed            bool // by a part that was refused
 }
@@ -57,6 +58,9 @@ func (m *model) write() {
 		if m.random.Intn(3) == 0 {
 			obj.labels += string(letter)
 		}
+	}
+	if obj.labels != "" && m.fails && m.random.Intn(3) == 0 {
+		obj.labels += "!"
 	}
 	w := write{obj: obj, gone: now != nil && m.random.Intn(3) == 0}
 	if now == nil {
@@ -163,7 +167,8 @@ func (m *model) check() {
 			if now != nil && now.labels == "" {
 				now = nil
 			}
-			shown = m.c.have[name] == now
+			have := m.c.have[name]
+			shown = have == now || now != nil && now.isBad() && (have == nil || have.version < now.version)
 		}
 		if !shown {
 			m.Fatalf("seed %d: version %d is claimed, but %s is %v", m.seed, claim, name, m.c.have[name])
@@ -201,6 +206,12 @@ func (m *model) run() {
 			m.write()
 		}
 	}
+	for _, now := range m.s.at(len(m.s.writes), "") {
+		if now.isBad() {
+			good := &thing{name: now.name, uid: now.uid, labels: strings.TrimSuffix(now.labels, "!"), version: len(m.s.writes) + 1}
+			m.s.writes = append(m.s.writes, write{obj: good})
+		}
+	}
 	for _, p := range m.parts {
 		p.steps(m.u, m.c, len(m.s.writes)-p.reached)
 	}
@@ -233,6 +244,8 @@ func (m *model) checkEvents() {
 				m.Fatalf("seed %d: %s, but a part has it ever since: %v", m.seed, e, fmt.Sprint(m.c.events))
 			}
 		}
-		highest[name] = v
+		if highest[name] = v; e[0] == '-' && m.missed && m.fails {
+			highest[name] = 0 // the last good version comes again when the part is no longer refused
+		}
 	}
 }

@@ -5,8 +5,8 @@
 // until every part that could have it knows the write that removed it.
 //
 // A server that was restored from a backup begins a new epoch: its resource versions say nothing about those before. A
-// part is in the epoch of the server that it has listed last. Every state of a later epoch is newer than any of an
-// earlier one, and a part in a later epoch knows everything that happened in an earlier one.
+// part is in the epoch of the server that it has listed last: it knows everything of earlier ones, and its states are
+// newer than all of theirs.
 package selections
 
 import (
@@ -21,12 +21,14 @@ import (
 type Part[T object.Object] interface {
 	// Get returns the object with that key that the part has now.
 	Get(key object.Key) (T, bool)
+	// Undecodable reports whether the part has a version of the object with that key that cannot be decoded.
+	Undecodable(key object.Key) bool
 	// All yields the objects that the part has now.
 	All() iter.Seq[T]
 	// Version returns the resource version up to which the part has every change. It is [Unlisted] before the first list.
 	// Empty means that the part has everything, because the server does not serve the resource, or sends no versions.
 	Version() string
-	// Frozen returns a copy of the part that never changes. Its version does not matter.
+	// Frozen returns a copy of the part that never changes, whatever its version.
 	Frozen() Part[T]
 }
 
@@ -50,6 +52,7 @@ type Content[T object.Object] interface {
 //	no leave  -- Left: a part may not know of it ------------> leave
 //	leave     -- the last part knows, or Lacked -------------> removed
 //	leave     -- a part that knows has the object -----------> no leave
+//	leave     -- the last part knows, but cannot decode it --> leave, kept until that part can, or lacks the object
 //	removed   -- every part knows, or a newer state enters --> no leave
 type Union[T object.Object] struct {
 	parts  []*state[T]
@@ -165,6 +168,10 @@ type Change[T object.Object] struct {
 	// Last is the last state of an object that has left, and Final reports whether the server sent that.
 	Last  T
 	Final bool
+	// Lost means that a version has left at At that could not be decoded, of an object that the part does not have. An
+	// empty At means by the end of the step. No other field but Key is set.
+	Lost bool
+	At   string
 	// Unwanted means that an object has left although it has not changed: the part has another shard. It leaves the
 	// content at once unless another part has it.
 	Unwanted bool
@@ -189,6 +196,9 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 		s.gap = gap{}
 	}
 	for c := range step.Changes {
+		if c.Lost && !completed(&c, s, content) {
+			continue
+		}
 		u.now = present[T]{part: s, from: step.From, was: before.epoch, key: c.Key, obj: c.New}
 		if object.IsNil(c.New) {
 			u.now.left = u.leftAt(s, c)
@@ -199,6 +209,7 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 			u.left(s, c, moment, content)
 		} else {
 			u.entered(s, c.New, content)
+			u.decoded(s, c.Key, content)
 		}
 	}
 	u.now = present[T]{}
@@ -283,7 +294,7 @@ func (u *Union[T]) left(s *state[T], c Change[T], moment stamp, content Content[
 	if c.Unwanted && !u.owned(l) {
 		u.remove(l, content)
 	}
-	if u.settle(l, content); !c.Unwanted && !l.over && !l.removed {
+	if u.settle(l, content); !c.Unwanted && !l.over && !l.removed && l.kept == nil {
 		u.hold(s, l, false)
 	}
 }
@@ -296,6 +307,8 @@ func (u *Union[T]) leftAt(s *state[T], c Change[T]) stamp {
 	switch {
 	case c.Unwanted:
 		return stamp{u.now.was, last}
+	case c.Lost:
+		version = cmp.Or(c.At, version)
 	case exact:
 		version = last
 	}
@@ -448,7 +461,7 @@ func (u *Union[T]) Remove(p Part[T], had []T, content Content[T]) {
 	s := u.of(p)
 	u.parts = slices.DeleteFunc(u.parts, func(other *state[T]) bool { return other == s })
 	for _, l := range u.leaves {
-		if l.awaits == s {
+		if l.awaits == s || l.kept == s {
 			l.awaits = nil
 			u.settle(l, content)
 		}

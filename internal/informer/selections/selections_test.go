@@ -48,13 +48,18 @@ func (s *server) at(n int, letter string) map[string]*thing {
 }
 
 // part is a part that follows the server.
+// isBad reports whether the parts cannot decode t.
+func (t *thing) isBad() bool { return strings.Contains(t.labels, "!") }
+
 type part struct {
 	server  *server
 	letter  string
 	reached int
 	have    map[string]*thing
+	bad     map[string]bool // names of objects of which the part has a version that cannot be decoded
 }
 
+func (p *part) Undecodable(key object.Key) bool   { return p.bad[key.Name] }
 func (p *part) Get(key object.Key) (*thing, bool) { t, ok := p.have[key.Name]; return t, ok }
 func (p *part) All() iter.Seq[*thing]             { return maps.Values(maps.Clone(p.have)) }
 func (p *part) Version() string                   { return strconv.Itoa(p.reached) } // 0 is Unlisted
@@ -75,12 +80,18 @@ func (p *part) steps(u *Union[*thing], c *content, n int) {
 		p.reached++
 		old := p.have[w.obj.name]
 		change := Change[*thing]{Key: object.KeyOf(w.obj), Old: old, Last: w.obj, Final: true}
+		has, lost := !w.gone && strings.Contains(w.obj.labels, p.letter), p.bad[w.obj.name]
+		if p.bad[w.obj.name] = has && w.obj.isBad(); p.bad[w.obj.name] {
+			continue // it keeps the good version that it has
+		}
 		switch {
-		case !w.gone && strings.Contains(w.obj.labels, p.letter):
+		case has:
 			change.New = w.obj
 			p.have[w.obj.name] = w.obj
 		case old != nil:
 			delete(p.have, w.obj.name)
+		case lost:
+			change = Change[*thing]{Key: change.Key, Lost: true, At: w.obj.GetResourceVersion()}
 		default:
 			continue
 		}
@@ -98,10 +109,26 @@ func (p *part) list(u *Union[*thing], c *content, reached int, relisted bool) (r
 func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, reached int, relisted bool) (restored bool) {
 	from, before := p.reached, p.have
 	p.have, p.reached = have, reached
+	lost := maps.Clone(p.bad)
+	clear(p.bad)
+	for name, obj := range have {
+		if !obj.isBad() {
+			continue
+		}
+		p.bad[name] = true
+		if delete(have, name); before[name] != nil {
+			have[name] = before[name]
+		}
+	}
 	var changes []Change[*thing]
 	for name, old := range before {
 		if have[name] == nil {
 			changes = append(changes, Change[*thing]{Key: object.KeyOf(old), Old: old, Last: old})
+		}
+	}
+	for name, was := range lost {
+		if was && !p.bad[name] && have[name] == nil && before[name] == nil {
+			changes = append(changes, Change[*thing]{Key: object.Key{Name: name}, Lost: true})
 		}
 	}
 	for name, obj := range have {
@@ -158,7 +185,7 @@ func newUnion(letters string, writes ...write) (*Union[*thing], []*part, *conten
 	u := New[*thing]()
 	var parts []*part
 	for _, letter := range letters {
-		p := &part{server: s, letter: string(letter), have: map[string]*thing{}}
+		p := &part{server: s, letter: string(letter), have: map[string]*thing{}, bad: map[string]bool{}}
 		u.Add(p, "")
 		parts = append(parts, p)
 	}
@@ -506,7 +533,7 @@ func TestNewPartRevivesNothing(t *testing.T) {
 	u, parts, content := newUnion("ab", newObject("ac"), gone("ac"), write{obj: &thing{name: "y", uid: "v", labels: "c"}})
 	parts[1].steps(u, content, 2)
 	parts[0].steps(u, content, 2)
-	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}}
+	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}, bad: map[string]bool{}}
 	u.Add(c, "")
 	c.list(u, content, 1, false)
 	if len(content.have) > 0 || c.claim(u) != "" {
@@ -635,5 +662,35 @@ func TestMovesWhileAPartLags(t *testing.T) {
 	}
 	if n := len(u.parts[1].waits) + len(u.parts[0].holds); n > 4*manyEnded {
 		t.Errorf("%d waits and holds", n)
+	}
+}
+
+// An object that moves to a part which cannot decode it stays in its last good version. No part waits for it. It leaves
+// when that part lacks it, unless it has moved on to a part that lags.
+// Guarantees: R17, U6
+func TestUndecodableObjectStays(t *testing.T) {
+	for name, test := range map[string]struct {
+		writes []write
+		order  string // of the steps of the parts
+		want   string // the events
+		claim  string // of a after them
+	}{
+		"the other part first":    {[]write{newObject("a"), newObject("b!")}, "aabb", "[+u@1]", "2"},
+		"the other part last":     {[]write{newObject("a"), newObject("b!")}, "abba", "[+u@1]", "2"},
+		"then it can be decoded":  {[]write{newObject("a"), newObject("b!"), newObject("b")}, "aabbab", "[+u@1 +u@3]", "3"},
+		"then it is deleted":      {[]write{newObject("a"), newObject("b!"), gone("b")}, "aabbab", "[+u@1 -u@1]", "3"},
+		"then it moves back":      {[]write{newObject("a"), newObject("b!"), newObject("a")}, "aabbab", "[+u@1 +u@3]", "3"},
+		"it was never elsewhere":  {[]write{newObject("b!"), gone("b")}, "aabb", "[]", "2"},
+		"it is gone at the other": {[]write{newObject("a"), newObject("b!"), newObject("a")}, "abbbaa", "[+u@1 +u@3]", "3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, parts, c := newUnion("ab", test.writes...)
+			for _, letter := range test.order {
+				parts[letter-'a'].step(u, c)
+			}
+			if got, claim := fmt.Sprint(c.events), parts[0].claim(u); got != test.want || claim != test.claim {
+				t.Errorf("%s, a claims %s; want %s, %s", got, claim, test.want, test.claim)
+			}
+		})
 	}
 }

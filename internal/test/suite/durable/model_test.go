@@ -91,11 +91,10 @@ func restartAtRandom(w world.World, random *rand.Rand) {
 	p.end()
 }
 
-// leaves reports whether the store or the subscription can lose an object that exists, so that the handler receives its
-// deletion: one that no longer passes the filter, and one that moves to another selection whose first version of it
-// cannot be decoded.
+// leaves reports whether the subscription can lose an object that exists, so that the handler receives its deletion: one
+// that no longer passes the filter.
 func (p *program) leaves() bool {
-	return p.sub.Filter != nil || p.undecodable && len(p.resource.Selections) > 0
+	return p.sub.Filter != nil
 }
 
 // isBad reports whether pod cannot be decoded.

@@ -435,3 +435,55 @@ func TestAuditOfOverlappingSelections(t *testing.T) {
 		}
 	})
 }
+
+// An object that moves to a selection in which it cannot be decoded stays in its last good version, as without
+// selections. It is known to be undecodable, the version of the store goes on, and an audit finds no difference.
+// Guarantees: R17, U6
+func TestUndecodableObjectStaysWhenItMoves(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		config.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
+			if pod.Labels["bad"] == "yes" {
+				return nil, errors.New("bad")
+			}
+			return pod, nil
+		}
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=1"))
+		inf, rec, stop := started(w, client, config, versionOne, two)
+		defer stop()
+		good, _ := inf.Store().Get(informer.Key{Namespace: "a", Name: "x"})
+		for range 2 {
+			w.Label("a", "x", "bad", "yes")
+			w.Relabel("a", "x", "2")
+			last := w.Relabel("a", "y", "2")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if pod, ok := inf.Store().Get(informer.KeyOf(good)); !ok || pod.ResourceVersion != good.ResourceVersion || inf.Store().Undecodable(informer.KeyOf(good)) == nil {
+				w.Errorf("the store has %v, %v; want version %s", pod, inf.Store().Undecodable(informer.KeyOf(good)), good.ResourceVersion)
+			}
+			if got := inf.Store().ResourceVersion(); got != last.ResourceVersion {
+				w.Errorf("the store is at %s, want %s", got, last.ResourceVersion)
+			}
+			if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 0 {
+				w.Errorf("%+v, %v", r, err)
+			}
+			good = w.Label("a", "x", "bad", "")
+			time.Sleep(time.Minute)
+			equalsServer(w, inf, []selection{versionOne, two})
+			good = w.Relabel("a", "x", "1")
+			w.Relabel("a", "y", "1")
+			time.Sleep(time.Minute)
+			equalsServer(w, inf, []selection{versionOne, two})
+		}
+		w.Label("a", "x", "bad", "yes")
+		w.Relabel("a", "x", "2")
+		time.Sleep(time.Minute)
+		rec.Take()
+		w.Delete("a", "x")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if told := rec.Take(); len(told) != 1 || !strings.HasPrefix(told[0], "delete") || rec.Broken() > 0 {
+			w.Errorf("the handler was told %q, %d do not follow", told, rec.Broken())
+		}
+		equalsServer(w, inf, []selection{versionOne, two})
+	})
+}
