@@ -14,7 +14,7 @@ type leave[T object.Object] struct {
 	last    T
 	final   bool
 	awaits  *state[T] // a part that does not know of it; nil for none
-	kept    *state[T] // a part that has a version which cannot be decoded: the content keeps the last good one; nil for none
+	kept    *state[T] // a part with a version that cannot be decoded: the content keeps a good one
 	asked   bool      // Questions has returned it
 	removed bool      // from the content, although some part does not know of it
 	over    bool
@@ -78,8 +78,8 @@ func (u *Union[T]) owned(l *leave[T]) bool {
 }
 
 // settle ends l if a part that knows of it has the object, or if each part knows. If each part knows that is not
-// refused, it removes the object, unless a part has a version that cannot be decoded. Otherwise, l waits for a part that
-// does not know.
+// refused, it removes the object, unless a part has a version that cannot be decoded. Otherwise, l waits for a part
+// that does not know.
 func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 	var lags, refused, keeps *state[T]
 	for _, s := range u.parts {

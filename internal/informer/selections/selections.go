@@ -154,8 +154,7 @@ type Step[T object.Object] struct {
 	// Widened means that the part has listed the objects of a wider shard, as of its version: what those were before is
 	// unknown.
 	Widened bool
-	// WentBack means that the part has listed a server that was restored from a backup. Relisted means that its list
-	// does not depend on what the part had before.
+	// WentBack means that the server was restored from a backup, Relisted that the list depends on nothing before it.
 	WentBack, Relisted bool
 	// Changes yields the changes, in order.
 	Changes iter.Seq[Change[T]]
