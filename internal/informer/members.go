@@ -55,7 +55,7 @@ func (m *member[T]) arrived() bool { return run.IsClosed(m.Sharding.Begun()) || 
 func (m *member[T]) Get(key object.Key) (T, bool) { return m.find(m.store.Snapshot(), key) }
 
 // Undecodable implements selections.Part.
-func (m *member[T]) Undecodable(key object.Key) bool { return m.fails(m.store.Snapshot(), key) }
+func (m *member[T]) Undecodable(obj T) bool { return m.fails(m.store.Snapshot(), obj) }
 
 // All implements selections.Part.
 func (m *member[T]) All() iter.Seq[T] { return m.all(m.store.Snapshot()) }
@@ -82,7 +82,7 @@ type frozen[T object.Object] struct {
 func (f frozen[T]) Get(key object.Key) (T, bool) { return f.find(f.snapshot, key) }
 
 // Undecodable implements selections.Part.
-func (f frozen[T]) Undecodable(key object.Key) bool { return f.fails(f.snapshot, key) }
+func (f frozen[T]) Undecodable(obj T) bool { return f.fails(f.snapshot, obj) }
 
 // All implements selections.Part.
 func (f frozen[T]) All() iter.Seq[T] { return f.all(f.snapshot) }
@@ -96,10 +96,16 @@ func (m *member[T]) find(snap *Snapshot[T], key object.Key) (obj T, ok bool) {
 	return obj, ok
 }
 
-// fails reports whether the newest version of the object with that key could not be decoded, as of snap.
-func (m *member[T]) fails(snap *Snapshot[T], key object.Key) bool {
+// fails reports whether m should have obj, and its newest version could not be decoded, as of snap. An object of that
+// name that m has stays until the newest one can be decoded, whatever its UID.
+func (m *member[T]) fails(snap *Snapshot[T], obj T) bool {
 	src, _ := snap.sources.Of(m.Namespace)
-	return src.Data.undecoded.Has(key)
+	failed, ok := src.Data.undecoded.ID(object.KeyOf(obj))
+	if !ok || m.drops(obj) || !src.Data.shard().Has(obj) {
+		return false
+	}
+	_, has := snap.Get(object.KeyOf(obj))
+	return has || failed.UID == "" || failed.UID == string(obj.GetUID())
 }
 
 // all yields the objects of snap that m has.

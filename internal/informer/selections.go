@@ -169,11 +169,12 @@ func (s *merged[T]) merge(m *member[T], had *Snapshot[T], batch []reflector.Delt
 			}
 		}
 		old, _ := had.sources.Of(m.Namespace)
-		s.lost(old.Data.undecoded, batch)(yield)
+		s.lost(m, old.Data.undecoded, batch)(yield)
 	}}
 	for i := range batch {
 		d := &batch[i]
 		if d.Type == reflector.Replaced {
+			step.Replaced = true
 			listed := d.Origin().Kind == reflector.WholeShard
 			step.Listed = step.Listed || listed
 			step.Widened = step.Widened || widened(had, src)
@@ -193,11 +194,12 @@ func (s *merged[T]) merge(m *member[T], had *Snapshot[T], batch []reflector.Delt
 	return restored
 }
 
-// lost yields the versions that have left in batch and that could not be decoded, of objects that the member does not
+// lost yields the versions that have left in batch and that could not be decoded, of objects that m does not
 // have. failed are those before batch.
-func (s *merged[T]) lost(failed Undecoded, batch []reflector.Delta[T]) iter.Seq[selections.Change[T]] {
+func (s *merged[T]) lost(m *member[T], failed Undecoded, batch []reflector.Delta[T]) iter.Seq[selections.Change[T]] {
 	return func(yield func(selections.Change[T]) bool) {
-		after := failed
+		after, snap := failed, m.store.Snapshot()
+		has := func(key object.Key) bool { _, ok := snap.Get(key); return ok }
 		for i := range batch {
 			d, before := &batch[i], after
 			if after = After(before, d); before.Set == nil { // the common case
@@ -211,7 +213,7 @@ func (s *merged[T]) lost(failed Undecoded, batch []reflector.Delta[T]) iter.Seq[
 				}
 			case reflector.Replaced:
 				for key := range before.In("") {
-					if !after.Has(key) && !s.removed(key) && !yield(selections.Change[T]{Key: key, Lost: true}) {
+					if !after.Has(key) && !has(key) && !s.removed(key) && !yield(selections.Change[T]{Key: key, Lost: true}) {
 						return
 					}
 				}

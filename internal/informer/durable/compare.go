@@ -140,6 +140,14 @@ func (b *book[T]) isPastLocked(view View[T], key object.Key, obj T) bool {
 	return ok && isLater(have) || slices.ContainsFunc(b.owed[key], isLater)
 }
 
+// isPast is isPastLocked for an object that the store has now.
+func (b *book[T]) isPast(obj T) bool {
+	view := b.store.View()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.isPastLocked(view, object.KeyOf(obj), obj)
+}
+
 // hasAnyLocked reports whether the handler has or may have an object of key.
 func (b *book[T]) hasAnyLocked(key object.Key) bool {
 	_, ok := b.has[key]

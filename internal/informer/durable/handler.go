@@ -73,6 +73,9 @@ func (h handler[T]) give(obj T, initial bool) {
 // OnUpdate implements deliver.Handler.
 func (h handler[T]) OnUpdate(old, new T) {
 	key := object.KeyOf(new)
+	if object.SameVersion(old, new) && h.book.isPast(new) { // a resync
+		return
+	}
 	if have, ok := h.book.take(key); ok { // with a filter, the listener knows what the handler has
 		h.found(have, new)
 		return

@@ -93,10 +93,10 @@ type selection struct {
 	version string
 }
 
-func (s *selection) All() iter.Seq[*metav1.ObjectMeta] { return maps.Values(s.held) }
-func (s *selection) Version() string                   { return s.version }
-func (s *selection) Undecodable(object.Key) bool       { return false }
-func (s *selection) Frozen() Part[*metav1.ObjectMeta]  { return s }
+func (s *selection) All() iter.Seq[*metav1.ObjectMeta]   { return maps.Values(s.held) }
+func (s *selection) Version() string                     { return s.version }
+func (s *selection) Undecodable(*metav1.ObjectMeta) bool { return false }
+func (s *selection) Frozen() Part[*metav1.ObjectMeta]    { return s }
 
 // change takes in a change of obj, after which the selection has it or not.
 func (s *selection) change(u *Union[*metav1.ObjectMeta], c held, obj *metav1.ObjectMeta, has bool) {

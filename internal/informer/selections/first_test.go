@@ -84,7 +84,7 @@ func TestLeaveWaitsForAFirstList(t *testing.T) {
 func TestObjectThatANewPartLosesLeavesNothing(t *testing.T) {
 	u, parts, content := newUnion("a", newObject("c"), gone("c"), write{obj: &thing{name: "y", uid: "v", labels: "a"}})
 	parts[0].steps(u, content, 3)
-	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}, bad: map[string]bool{}}
+	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}, bad: map[string]string{}}
 	if reached := u.Add(c, ""); reached != "3" {
 		t.Errorf("the others have reached %q", reached)
 	}

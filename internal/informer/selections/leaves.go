@@ -51,14 +51,40 @@ func (u *Union[T]) remove(l *leave[T], content Content[T]) {
 	}
 }
 
-// completed makes c, a Lost change of s, that of what the content has. It returns false if that has not left.
-func completed[T object.Object](c *Change[T], s *state[T], content Content[T]) bool {
-	have, ok := content.Get(c.Key)
-	if !ok || has(s.Part, c.Key) || c.At != "" && object.Older(c.At, have.GetResourceVersion()) {
+// completed makes c, a Lost change of s, that of what the content has. It returns false if that has not left. If the
+// content has nothing, a part that lags may still have an older version, which does not enter.
+func (u *Union[T]) completed(c *Change[T], s *state[T], content Content[T]) bool {
+	if has(s.Part, c.Key) { // since then
 		return false
 	}
-	c.Old, c.Last = have, have
-	return true
+	have, ok := content.Get(c.Key)
+	if ok {
+		c.Old, c.Last = have, have
+		return c.At == "" || !object.Older(c.At, have.GetResourceVersion())
+	}
+	u.now.left = u.leftAt(s, *c)
+	l, moment := u.leaves[c.Key], u.unseen(c.Key, u.now.left)
+	if l == nil {
+		l = &leave[T]{key: c.Key, latest: moment, removed: true}
+		u.leaves[c.Key] = l
+	}
+	if !moment.before(l.latest) {
+		l.latest, l.awaits, l.asked = moment, nil, false
+		u.settle(l, content)
+	}
+	return false
+}
+
+// reshaped looks again at what s keeps in the content, if it may have another shard.
+func (u *Union[T]) reshaped(s *state[T], replaced bool, content Content[T]) {
+	if !replaced {
+		return
+	}
+	for _, l := range u.leaves {
+		if l.kept == s {
+			u.settle(l, content)
+		}
+	}
 }
 
 // decoded ends that s keeps an object in the content, if it has a good version now.
@@ -82,13 +108,14 @@ func (u *Union[T]) owned(l *leave[T]) bool {
 // that does not know.
 func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 	var lags, refused, keeps *state[T]
+	have, shown := content.Get(l.key)
 	for _, s := range u.parts {
 		if !s.covers(l.key.Namespace) {
 			continue
 		}
 		_, has := u.get(s, l.key)
 		switch knows := u.knows(s, l.latest); {
-		case knows && !l.removed && s.Undecodable(l.key):
+		case knows && shown && s.Undecodable(have):
 			keeps = s // what it has may be older than the content
 		case knows && has:
 			u.end(l)

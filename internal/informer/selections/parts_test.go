@@ -52,10 +52,12 @@ type part struct {
 	letter  string
 	reached int
 	have    map[string]*thing
-	bad     map[string]bool // names of objects of which the part has a version that cannot be decoded
+	bad     map[string]string // the UIDs of versions that cannot be decoded, by name
 }
 
-func (p *part) Undecodable(key object.Key) bool   { return p.bad[key.Name] }
+func (p *part) Undecodable(t *thing) bool {
+	return p.bad[t.name] == t.uid || p.bad[t.name] != "" && p.have[t.name] != nil
+}
 func (p *part) Get(key object.Key) (*thing, bool) { t, ok := p.have[key.Name]; return t, ok }
 func (p *part) All() iter.Seq[*thing]             { return maps.Values(maps.Clone(p.have)) }
 func (p *part) Version() string                   { return strconv.Itoa(p.reached) } // 0 is Unlisted
@@ -76,8 +78,9 @@ func (p *part) steps(u *Union[*thing], c *content, n int) {
 		p.reached++
 		old := p.have[w.obj.name]
 		change := Change[*thing]{Key: object.KeyOf(w.obj), Old: old, Last: w.obj, Final: true}
-		has, lost := !w.gone && strings.Contains(w.obj.labels, p.letter), p.bad[w.obj.name]
-		if p.bad[w.obj.name] = has && w.obj.isBad(); p.bad[w.obj.name] {
+		has, lost := !w.gone && strings.Contains(w.obj.labels, p.letter), p.bad[w.obj.name] != ""
+		if delete(p.bad, w.obj.name); has && w.obj.isBad() {
+			p.bad[w.obj.name] = w.obj.uid
 			continue // it keeps the good version that it has
 		}
 		switch {
@@ -111,7 +114,7 @@ func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, rea
 		if !obj.isBad() {
 			continue
 		}
-		p.bad[name] = true
+		p.bad[name] = obj.uid
 		if delete(have, name); before[name] != nil {
 			have[name] = before[name]
 		}
@@ -122,8 +125,8 @@ func (p *part) replace(u *Union[*thing], c *content, have map[string]*thing, rea
 			changes = append(changes, Change[*thing]{Key: object.KeyOf(old), Old: old, Last: old})
 		}
 	}
-	for name, was := range lost {
-		if was && !p.bad[name] && have[name] == nil && before[name] == nil {
+	for name := range lost {
+		if p.bad[name] == "" && have[name] == nil && before[name] == nil {
 			changes = append(changes, Change[*thing]{Key: object.Key{Name: name}, Lost: true})
 		}
 	}
@@ -181,7 +184,7 @@ func newUnion(letters string, writes ...write) (*Union[*thing], []*part, *conten
 	u := New[*thing]()
 	var parts []*part
 	for _, letter := range letters {
-		p := &part{server: s, letter: string(letter), have: map[string]*thing{}, bad: map[string]bool{}}
+		p := &part{server: s, letter: string(letter), have: map[string]*thing{}, bad: map[string]string{}}
 		u.Add(p, "")
 		parts = append(parts, p)
 	}

@@ -21,8 +21,8 @@ import (
 type Part[T object.Object] interface {
 	// Get returns the object with that key that the part has now.
 	Get(key object.Key) (T, bool)
-	// Undecodable reports whether the part has a version of the object with that key that cannot be decoded.
-	Undecodable(key object.Key) bool
+	// Undecodable reports whether the part should have a version of obj that cannot be decoded.
+	Undecodable(obj T) bool
 	// All yields the objects that the part has now.
 	All() iter.Seq[T]
 	// Version returns the resource version up to which the part has every change. It is [Unlisted] before the first list.
@@ -156,6 +156,8 @@ type Step[T object.Object] struct {
 	Widened bool
 	// WentBack means that the server was restored from a backup, Relisted that the list depends on nothing before it.
 	WentBack, Relisted bool
+	// Replaced means that the part has listed, or has another shard.
+	Replaced bool
 	// Changes yields the changes, in order.
 	Changes iter.Seq[Change[T]]
 }
@@ -195,10 +197,10 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 		s.gap = gap{}
 	}
 	for c := range step.Changes {
-		if c.Lost && !completed(&c, s, content) {
+		u.now = present[T]{part: s, from: step.From, was: before.epoch, key: c.Key, obj: c.New}
+		if c.Lost && !u.completed(&c, s, content) {
 			continue
 		}
-		u.now = present[T]{part: s, from: step.From, was: before.epoch, key: c.Key, obj: c.New}
 		if object.IsNil(c.New) {
 			u.now.left = u.leftAt(s, c)
 			moment := u.now.left
@@ -212,6 +214,7 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 		}
 	}
 	u.now = present[T]{}
+	u.reshaped(s, step.Replaced, content)
 	if joins { // states that the list has left unchanged are newer now
 		for obj := range s.All() {
 			u.refresh(object.KeyOf(obj), content)
@@ -301,13 +304,14 @@ func (u *Union[T]) left(s *state[T], c Change[T], moment stamp, content Content[
 // leftAt returns when the object of c left s, or later. An unwanted object left at its own version. If the server sent
 // the last state, that has the version of the deletion; but not every server is so exact.
 func (u *Union[T]) leftAt(s *state[T], c Change[T]) stamp {
+	if c.Lost {
+		return stamp{s.epoch, cmp.Or(c.At, s.Version())}
+	}
 	last, version := c.Last.GetResourceVersion(), s.Version()
 	exact := c.Final && object.Older(u.now.from, last) && !object.Older(version, last)
 	switch {
 	case c.Unwanted:
 		return stamp{u.now.was, last}
-	case c.Lost:
-		version = cmp.Or(c.At, version)
 	case exact:
 		version = last
 	}
@@ -414,45 +418,6 @@ func (u *Union[T]) claim(s *state[T]) (version string) {
 		version = ""
 	}
 	return version
-}
-
-// Refuse reports that the server refuses p. Nothing waits for p any more, and what it has gives way to whatever is
-// newer, until Update reports a step of it.
-func (u *Union[T]) Refuse(p Part[T], content Content[T]) {
-	if s := u.of(p); s != nil {
-		s.refused = true
-		u.advance(s, content)
-	}
-}
-
-// Reshape reports that p, which the server refuses, may have others of the objects that it keeps, since the shard has
-// changed.
-func (u *Union[T]) Reshape(p Part[T], keeps iter.Seq[T], content Content[T]) {
-	s := u.of(p)
-	if s == nil {
-		return
-	}
-	for obj := range keeps {
-		key := object.KeyOf(obj)
-		if _, ok := content.Get(key); ok {
-			u.refresh(key, content)
-		} else if has(p, key) {
-			u.entered(s, obj, content)
-		}
-	}
-}
-
-// serve notes that the server refuses s no more.
-func (u *Union[T]) serve(s *state[T]) {
-	if !s.refused {
-		return
-	}
-	s.refused = false
-	for _, l := range u.leaves {
-		if l.awaits == s {
-			u.wait(l, s)
-		}
-	}
 }
 
 // Remove removes a part. had are its objects.

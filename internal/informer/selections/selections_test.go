@@ -350,7 +350,7 @@ func TestNewPartRevivesNothing(t *testing.T) {
 	u, parts, content := newUnion("ab", newObject("ac"), gone("ac"), write{obj: &thing{name: "y", uid: "v", labels: "c"}})
 	parts[1].steps(u, content, 2)
 	parts[0].steps(u, content, 2)
-	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}, bad: map[string]bool{}}
+	c := &part{server: parts[0].server, letter: "c", have: map[string]*thing{}, bad: map[string]string{}}
 	u.Add(c, "")
 	c.list(u, content, 1, false)
 	if len(content.have) > 0 || c.claim(u) != "" {

@@ -19,6 +19,7 @@ func TestUndecodableObjectStays(t *testing.T) {
 		"the other part last":     {[]write{newObject("a"), newObject("b!")}, "abba", "[+u@1]", "2"},
 		"then it can be decoded":  {[]write{newObject("a"), newObject("b!"), newObject("b")}, "aabbab", "[+u@1 +u@3]", "3"},
 		"then it is deleted":      {[]write{newObject("a"), newObject("b!"), gone("b")}, "aabbab", "[+u@1 -u@1]", "3"},
+		"another one of its name": {[]write{newObject("a"), gone("a"), {obj: &thing{name: "x", uid: "w", labels: "b!"}}}, "aaabbb", "[+u@1 -u@2]", "3"},
 		"then it moves back":      {[]write{newObject("a"), newObject("b!"), newObject("a")}, "aabbab", "[+u@1 +u@3]", "3"},
 		"it was never elsewhere":  {[]write{newObject("b!"), gone("b")}, "aabb", "[]", "2"},
 		"it is gone at the other": {[]write{newObject("a"), newObject("b!"), newObject("a")}, "abbbaa", "[+u@1 +u@3]", "3"},

@@ -466,7 +466,7 @@ func TestUndecodableObjectStaysWhenItMoves(t *testing.T) {
 			if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 0 {
 				w.Errorf("%+v, %v", r, err)
 			}
-			good = w.Label("a", "x", "bad", "")
+			w.Label("a", "x", "bad", "")
 			time.Sleep(time.Minute)
 			equalsServer(w, inf, []selection{versionOne, two})
 			good = w.Relabel("a", "x", "1")
