@@ -194,8 +194,8 @@ func (s *merged[T]) merge(m *member[T], had *Snapshot[T], batch []reflector.Delt
 	return restored
 }
 
-// lost yields the versions that have left in batch and that could not be decoded, of objects that m does not
-// have. failed are those before batch.
+// lost yields the versions that have left in batch and that could not be decoded, of objects that m does not have.
+// failed are those before batch.
 func (s *merged[T]) lost(m *member[T], failed Undecoded, batch []reflector.Delta[T]) iter.Seq[selections.Change[T]] {
 	return func(yield func(selections.Change[T]) bool) {
 		after, snap := failed, m.store.Snapshot()

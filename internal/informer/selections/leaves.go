@@ -75,11 +75,8 @@ func (u *Union[T]) completed(c *Change[T], s *state[T], content Content[T]) bool
 	return false
 }
 
-// reshaped looks again at what s keeps in the content, if it may have another shard.
-func (u *Union[T]) reshaped(s *state[T], replaced bool, content Content[T]) {
-	if !replaced {
-		return
-	}
+// reshaped looks again at what s keeps in the content, since s may have another shard.
+func (u *Union[T]) reshaped(s *state[T], content Content[T]) {
 	for _, l := range u.leaves {
 		if l.kept == s {
 			u.settle(l, content)

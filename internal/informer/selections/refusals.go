@@ -30,7 +30,7 @@ func (u *Union[T]) Reshape(p Part[T], keeps iter.Seq[T], content Content[T]) {
 			u.entered(s, obj, content)
 		}
 	}
-	u.reshaped(s, true, content)
+	u.reshaped(s, content)
 }
 
 // serve notes that the server refuses s no more.

@@ -214,7 +214,9 @@ func (u *Union[T]) Update(p Part[T], step Step[T], content Content[T]) (restored
 		}
 	}
 	u.now = present[T]{}
-	u.reshaped(s, step.Replaced, content)
+	if step.Replaced {
+		u.reshaped(s, content)
+	}
 	if joins { // states that the list has left unchanged are newer now
 		for obj := range s.All() {
 			u.refresh(object.KeyOf(obj), content)

@@ -28,7 +28,7 @@ type shelf struct {
 
 	acked map[types.UID]ack  // what the state has of the objects that the handler has, as far as the model knows
 	gone  map[types.UID]bool // objects whose deletions are acknowledged in the state
-	met   map[types.UID]bool // objects of which the handler may have a deletion: it was called, or the storage may have noted them
+	met   map[types.UID]bool // the handler may receive their deletions: it was called with them, or the storage may have a note of them
 
 	leaves bool                   // objects that exist can be deleted: see program.leaves
 	exists func(*corev1.Pod) bool // whether the server has the object

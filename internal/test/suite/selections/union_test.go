@@ -487,3 +487,40 @@ func TestUndecodableObjectStaysWhenItMoves(t *testing.T) {
 		equalsServer(w, inf, []selection{versionOne, two})
 	})
 }
+
+// An object that stays because it cannot be decoded leaves with the shard.
+// Guarantees: R17, U6
+func TestUndecodableObjectLeavesWithTheShard(t *testing.T) {
+	for _, shards := range []bool{false, true} {
+		world.BubbleWith(t, informertest.Options{Shards: shards}, func(w world.World) {
+			config := world.Quiet[*corev1.Pod]()
+			config.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
+				if pod.Labels["bad"] == "yes" {
+					return nil, errors.New("bad")
+				}
+				return pod, nil
+			}
+			w.Create(world.InQuarter(0, world.NewPod("a", "x", "v=1")), world.InQuarter(2, world.NewPod("a", "y", "v=1")))
+			inf, rec, stop := started(w, w.Client(), config, versionOne, two)
+			defer stop()
+			reshape := func(first, last uint64) {
+				if err := inf.SetShard(w.Context(), informer.Shard{Ranges: []informer.HashRange{{First: first, Last: last}}}); err != nil {
+					w.Fatal(err)
+				}
+			}
+			reshape(0, 3<<62-1)
+			w.Label("a", "x", "bad", "yes")
+			w.Relabel("a", "x", "2")
+			time.Sleep(time.Minute)
+			if inf.Store().Len() != 2 {
+				w.Errorf("%d objects before the change of the shard, want 2", inf.Store().Len())
+			}
+			reshape(1<<63, 3<<62-1) // without x
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if told := rec.Take(); inf.Store().Len() != 1 || len(told) != 1 || !strings.HasPrefix(told[0], "delete") {
+				w.Errorf("%d objects, the handler was told %q", inf.Store().Len(), told)
+			}
+		})
+	}
+}
